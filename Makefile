@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml export/pyproject.toml client/kiosk/pyproject.toml 
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench size picture dist docs pocket kernels clients clients-dist browser kiosk clean
+.PHONY: help setup play test test-pythons check format bench bench-clients size picture dist docs pocket kernels clients clients-dist browser kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ bench: $(VENV)/.play  ## measure suite 1 with every plan, and the server, on thi
 	  $(BIN)/animegamer-rt bench run --suite 1 --plan $$plan --results benchmarks/results $(ARGS) || exit 1; done
 	$(BIN)/animegamer-rt bench serve --results benchmarks/results
 	$(BIN)/python benchmarks/tables.py
+
+bench-clients: $(VENV)/.dev  ## measure what each client adds to a turn, and whether it grows
+	$(BIN)/python benchmarks/clients.py $(ARGS)
 
 size: $(VENV)/.dev  ## count lines, words, and the files that a turn enters
 	$(BIN)/python benchmarks/size.py --turns

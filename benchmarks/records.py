@@ -7,17 +7,13 @@ from typing import Any
 
 from animegamer_bench.records import Record, of_the_gpu
 
-CITED = ("standard", "full-size")
-"""The presets whose records README shows; other runs change no row."""
-
-
 FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
 """Their name prefixes."""
 
 
 def cited(record: Record) -> bool:
-    """Whether README shows a record: of a suite, a whole preset, the GPU benchmark, or older than presets."""
-    return of_the_gpu(record) or record.get("suite") is not None or record.get("preset", "standard") in CITED
+    """Whether README shows a record: of a suite or of the GPU benchmark."""
+    return of_the_gpu(record) or record.get("suite") is not None
 
 
 def newest(records: Sequence[Record]) -> list[Record]:

@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from animegamer_bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.records import FEWEST, TENTH, Record, read_records
+from animegamer_bench.suites import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.table import place, rows, tail
 from benchmarks.records import cited, device_label, newest, processor
 
@@ -134,7 +134,8 @@ def wire_table(records: Sequence[Record]) -> str:
     if not records:
         return "Nothing was measured yet.\n"
     record = max(records, key=_date)
-    head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}; "
+    workers = f", {record['workers']} workers" if record.get("workers", 1) > 1 else ""
+    head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}{workers}; "
     head += f"commit `{record['commit']}`, {record['date'][:10]}{_busy(record)}:"
     single = [
         [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
@@ -203,7 +204,7 @@ def quality_table(quality: Mapping[str, Any]) -> str:
 
 def timed_box() -> str:
     """What is timed, as a block quote."""
-    texts = (f"**What is timed.** {TIMED}", f"**Suite.** {SUITE_GAMES}", f"**Presets.** {ONE_GAME}")
+    texts = (f"**What is timed.** {TIMED}", f"**Suite.** {SUITE_GAMES}", f"**Without a suite.** {ONE_GAME}")
     return "\n>\n".join(f"> {text}" for text in texts)
 
 

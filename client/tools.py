@@ -43,7 +43,7 @@ CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
     ClientTools("Keys for C, C++, C# and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
-    ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
+    ClientTools("C#, Unity", ("mcs", "mono", "node"), ("mono-mcs", "mono-runtime", "nodejs"), ("test_unity.py",)),
     ClientTools("Unreal", ("cmake", "c++", "clang++"), ("cmake", "g++", "clang"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )

@@ -18,8 +18,7 @@ from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import VALUES, CharacterState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import VALUES, CharacterState, Instruction
 from animegamer_rt.video import Frames
 
 DOCS = Path(__file__).resolve().parent

@@ -57,10 +57,10 @@ class Record:
             self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
             self._write()
 
-    def end(self, job: Job, outcome: str, seconds: float, output: str, card: Entry | None = None) -> None:
-        """Records how a job ended, with the last lines of a failure. card: the card's state during the job."""
+    def end(self, job: Job, outcome: str, seconds: float, output: str) -> None:
+        """Records how a job ended, with the last lines of a failure."""
         about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
-        about |= ({"said": output} if outcome != "well" else {}) | ({"card": card} if card else {})
+        about |= {"said": output} if outcome != "well" else {}
         with self._lock:
             others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
             self.data["jobs"] = [*others, about]
@@ -214,7 +214,6 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         **{name: last[name] for name in about},
         "date": max(entry["date"] for entry in parts.values()),
         "runs_on": ", ".join(f"{part} {entry['library']} {entry['mode']}" for part, entry in parts.items()),
-        "preset": None,
         "fingerprint": None,
         "origin": "random weights",
         "plan": "exact",

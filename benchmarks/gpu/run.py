@@ -31,14 +31,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
-from animegamer_bench.machine import open_card  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
 from benchmarks.gpu import jobs as gpu_jobs  # noqa: E402
 from benchmarks.gpu import record as gpu_record  # noqa: E402
-from benchmarks.gpu.card_watch import CardWatch  # noqa: E402
 from benchmarks.gpu.jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu.record import Entry, Record  # noqa: E402
 
@@ -114,7 +112,6 @@ def open_record(options: argparse.Namespace) -> Record:
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
     """Runs the jobs until the deadline, checks concurrently; a failure only postpones jobs that come `after` it."""
-    watch = CardWatch(None if options.dry_run else open_card((record.data["gpu"] or {}).get("uuid")))
     queue, put_off = deque(jobs), list[Job]()
     at_once = side_by_side(record, options)
     while queue:
@@ -133,7 +130,7 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         stop = Event()
         with ThreadPoolExecutor(at_once) as pool:
             try:
-                list(pool.map(partial(work_on, record, options, watch, deadline, stop), together))
+                list(pool.map(partial(work_on, record, options, deadline, stop), together))
             finally:
                 stop.set()  # At Ctrl-C jobs are still running, and the pool would wait for them.
     record.update(not_run=[])
@@ -145,9 +142,7 @@ def side_by_side(record: Record, options: argparse.Namespace) -> int:
     return 1 if options.dry_run else max(1, min(CHECKS_AT_ONCE, int(memory_gib / CHECK_GIB)))
 
 
-def work_on(
-    record: Record, options: argparse.Namespace, watch: CardWatch, deadline: float, stop: Event, job: Job
-) -> None:
+def work_on(record: Record, options: argparse.Namespace, deadline: float, stop: Event, job: Job) -> None:
     """Runs one job and records how it ended. stop: ends it when set."""
     library = library_of(record)
     if job.kernels and library is None:
@@ -156,12 +151,12 @@ def work_on(
     allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
     limit = min(allowed, deadline - started)
     record.start(job)
-    job_runner = runner(options, watch, stop)
+    job_runner = runner(options, stop)
     outcome, output = job_runner(vars_of(options, job, library), limit, partial(record.add, job))
     if outcome == "timed out" and (limit < allowed or stop.is_set()):
         outcome = "cut"  # Stopped by --minutes or Ctrl-C, not a failure.
     taken = time.monotonic() - started
-    record.end(job, outcome, taken, output, watch.seen())
+    record.end(job, outcome, taken, output)
     print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
 
 
@@ -171,18 +166,16 @@ def library_of(record: Record) -> str | None:
     return next((str(library) for library in named if library.is_file()), None)
 
 
-def runner(options: argparse.Namespace, watch: CardWatch | None = None, stop: Event | None = None) -> Runner:
+def runner(options: argparse.Namespace, stop: Event | None = None) -> Runner:
     """The job runner: a process per job, or in a dry run this process, without time limits."""
     if not options.dry_run:
-        return partial(run, watch=watch or CardWatch(None), stop=stop or Event())
+        return partial(run, stop=stop or Event())
     from benchmarks.gpu import dry_run  # imports torch
 
     return lambda job_args, limit_s, take: dry_run.run(job_args, take)
 
 
-def run(
-    job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], watch: CardWatch, stop: Event
-) -> tuple[str, str]:
+def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], stop: Event) -> tuple[str, str]:
     """Runs a job in a process until `stop`, and passes on its results; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
@@ -196,7 +189,6 @@ def run(
                     take(json.loads(line))
                 if over:
                     break
-                watch.look()
                 time.sleep(POLL_S)
             code = process.poll()
         output = log.read_text(encoding="utf-8", errors="replace").strip()[-KEPT_CHARACTERS:]

@@ -77,7 +77,6 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "gpu": gpu_machine.facts() if on_gpu else None,
             "device": "torch" if on_gpu else "torch-cpu",
             "runs_on": parts.engines.device,
-            "preset": None,
             "size": parts.name,
             "fingerprint": parts.fingerprint,
             "origin": parts.origin,

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from animegamer_bench.presets import results_folder
 from animegamer_bench.records import write_record
+from animegamer_bench.suites import results_folder
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import AnimeGamerError
@@ -24,7 +24,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", help="default: the bundle's")
     parser.add_argument("--turns", type=int, default=10, help="timed turns of each engine (default: 10)")
     parser.add_argument("--threads", type=int, default=available_cores(), help="per engine (default: all cores)")
-    parser.add_argument("--compiled", action="store_true", help="also with torch.compile, which takes minutes")
     parser.add_argument("--results", type=Path, default=results_folder(), help="folder of the record")
     options = parser.parse_args(argv)
     if options.turns < 1 or options.threads < 1:
@@ -32,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         make_folder(options.results)
         bundle = open_bundle(options.bundle)
-        record = measure(bundle, options.plan or bundle.default_plan, options.turns, options.threads, options.compiled)
+        record = measure(bundle, options.plan or bundle.default_plan, options.turns, options.threads)
         path = write_record(options.results, f"{record['bundle']}-peers", record)
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -32,8 +32,8 @@ from . import library_networks
 KeysValues = list[tuple[Tensor, Tensor]]
 
 
-def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
-    """The engines of an unquantised bundle. compiled: denoiser and vae through torch.compile.
+def open_library_engines(bundle: Bundle) -> Engines:
+    """The engines of an unquantised bundle.
 
     Raises BackendError for a bundle that our own PyTorch backend cannot read.
     """
@@ -42,7 +42,7 @@ def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
     assert isinstance(models.decoder, VaeDecoder), "the libraries have no light decoder"
     for network in (models.predictor, models.denoiser, models.decoder):
         cast_for_inference(network, torch.float32)
-    engines = Engines(
+    return Engines(
         LibraryPredictor(models.predictor),
         LibraryDenoiser(models.denoiser, models.unconditional.float()),
         LibraryVae(models.decoder),
@@ -50,10 +50,6 @@ def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
         kind="transformers and diffusers on the CPU",
         precision=dict.fromkeys(PLAY_ROLES, "fp32"),
     )
-    if compiled:
-        engines.denoiser.network.compile()  # type: ignore[attr-defined]
-        engines.vae.decoder.compile()  # type: ignore[attr-defined]
-    return engines
 
 
 class LibraryPredictor:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from animegamer_bench.machine import Watch, describe, machine_facts, reader
-from animegamer_bench.presets import TIMED
 from animegamer_bench.records import percentiles, unsteady
+from animegamer_bench.suites import TIMED
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
@@ -25,14 +25,13 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import GameState, Instruction
 
 from .engines import open_library_engines
 
 LIBRARIES = ("onnxruntime", "torch", "transformers", "diffusers")
 OURS_TORCH, OURS, OURS_8_BIT = "animegamer-rt torch", "animegamer-rt onnxruntime", "animegamer-rt onnxruntime 8-bit"
-EAGER, COMPILED = "transformers + diffusers", "transformers + diffusers, compiled"
+EAGER = "transformers + diffusers"
 SEED = 7
 STAGES = ("predictor", "denoiser", "vae")
 FRAME_LEVELS, SHOT_SHARE = 2, 1e-3
@@ -69,7 +68,7 @@ class Player:
         self.turns.append(PlayedTurn(predicted.game_state, predicted.shot, frames, done.seconds))
 
 
-def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool = False) -> dict[str, Any]:
+def measure(bundle: Bundle, plan: str, turns: int, threads: int) -> dict[str, Any]:
     """The record of `turns` turns of each engine, after one warm-up. threads: of every engine.
 
     Raises BackendError for a bundle that PyTorch cannot read.
@@ -77,7 +76,7 @@ def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool 
     torch.set_num_threads(threads)
     players = [
         Player(name, Pipeline.open(bundle, engines, plan), Session.start(bundle, seed=SEED))
-        for name, engines in _engines(bundle, plan, threads, compiled).items()
+        for name, engines in _engines(bundle, plan, threads).items()
     ]
     texts = islice(cycle(example_script(bundle.manifest.world)), turns + 1)
     with Watch(reader(None)) as watch:
@@ -113,7 +112,7 @@ def differing(record: Mapping[str, Any]) -> list[str]:
     return [entry["name"] for entry in record["engines"] if entry["precision"] == "fp32" and not entry["equal"]]
 
 
-def _engines(bundle: Bundle, plan: str, threads: int, compiled: bool) -> dict[str, Engines]:
+def _engines(bundle: Bundle, plan: str, threads: int) -> dict[str, Engines]:
     ours = open_engines(bundle, EngineConfig(device="cpu-fp32", threads=threads), plan=plan)
     found = {
         OURS_TORCH: open_engines(bundle, EngineConfig(device="torch-cpu"), plan=plan),
@@ -121,11 +120,8 @@ def _engines(bundle: Bundle, plan: str, threads: int, compiled: bool) -> dict[st
     }
     if any(part.int8_file for part in bundle.manifest.parts.values()):
         found[OURS_8_BIT] = open_engines(bundle, EngineConfig(device="cpu", threads=threads), plan=plan)
-    libraries = {EAGER: open_library_engines(bundle)}
-    if compiled:
-        libraries[COMPILED] = open_library_engines(bundle, compiled=True)
-    for name, engines in libraries.items():  # They have no reader of instructions.
-        found[name] = replace(engines, reader=ours.reader, picture_reader=ours.picture_reader)
+    # The libraries have no reader of instructions.
+    found[EAGER] = replace(open_library_engines(bundle), reader=ours.reader, picture_reader=ours.picture_reader)
     return found
 
 

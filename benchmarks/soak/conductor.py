@@ -29,8 +29,6 @@ DISK_MESSAGES = {
 }
 STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
 """The writes that fail during a disk fault; "": all."""
-WORKER_TIMEOUT_S = 2.5
-"""worker_timeout_s of the server: a worker stopped for longer is replaced."""
 GARBAGE_BYTES = 4096
 GREEDY_GAMES, FLOOD_CONNECTIONS = 40, 100
 PATIENCE_S = 60.0
@@ -39,21 +37,25 @@ REFUSED_AFTER = 5
 
 
 class Conductor:
-    """`strike` injects a fault and returns when it is over."""
+    """`strike` injects a fault and returns when it is over.
 
-    def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
+    worker_timeout_s: of the server: a worker stopped for longer is replaced.
+    """
+
+    def __init__(self, served: Served, players: Sequence[Player], seed: int, worker_timeout_s: float) -> None:
+        self._worker_timeout_s = worker_timeout_s
         self._served, self._players = served, players
         self._address = f"tcp://127.0.0.1:{served.port}"
         self._chance, self._which = random.Random(f"garbage {seed}"), random.Random(f"workers {seed}")
         self._kinds: Mapping[str, Callable[[Fault], None]] = {
             "worker killed": lambda fault: self._signal_worker(signal.SIGKILL),
-            "worker stopped": lambda fault: self._stop_worker(min(fault.seconds, WORKER_TIMEOUT_S / 3)),
+            "worker stopped": lambda fault: self._stop_worker(min(fault.seconds, self._worker_timeout_s / 3)),
             "worker wedged": lambda fault: self._wedge_worker(),
             "poison": lambda fault: self._poison(),
             "machine frozen": self._freeze,
             "greedy client": self._be_greedy,
             "page flooded": self._flood_page,
-            "worker stopped for long": lambda fault: self._stop_worker(WORKER_TIMEOUT_S + fault.seconds),
+            "worker stopped for long": lambda fault: self._stop_worker(self._worker_timeout_s + fault.seconds),
             "server killed": self._kill_server,
             "server killed, bundle damaged": self._damage_bundle,
             "server stopped": self._stop_server,
@@ -106,12 +108,13 @@ class Conductor:
     def _freeze(self, fault: Fault) -> None:
         """Stops the server and its workers as a snapshot would. Raises ServerError if a worker does not outlive it."""
         workers = self._served.workers()
-        for number in (signal.SIGSTOP, signal.SIGCONT):
+        timeout_s = self._worker_timeout_s
+        for number, seconds in ((signal.SIGSTOP, timeout_s + fault.seconds), (signal.SIGCONT, timeout_s / 2)):
             self._served.signal_server(number)
             for worker in workers:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     worker.send_signal(number)
-            time.sleep(WORKER_TIMEOUT_S + fault.seconds if number == signal.SIGSTOP else WORKER_TIMEOUT_S / 2)
+            time.sleep(seconds)
         if not all(worker.is_running() for worker in workers):
             raise ServerError("a frozen machine cost a worker")
 

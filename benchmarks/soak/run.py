@@ -36,7 +36,7 @@ from animegamer_rt.profiling.host import environment  # noqa: E402
 from animegamer_rt.serving.server.config_file import print_config  # noqa: E402
 from animegamer_rt.serving.server.options import ServeOptions  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402
-from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
+from benchmarks.soak.conductor import Conductor  # noqa: E402
 from benchmarks.soak.player import Player  # noqa: E402
 from benchmarks.soak.schedule import GAME_TURNS, LONGEST_S, faults  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
@@ -45,6 +45,8 @@ from benchmarks.soak.verdicts import verdicts  # noqa: E402
 from benchmarks.soak.watch import Watch, columns, growth  # noqa: E402
 
 LOOK_S = 0.02
+LEAST_TIMEOUT_S = 2.5
+"""worker_timeout_s of the server in a short soak. In a long one it is longer than a worker waits for a busy CPU."""
 SETTLE_S = 10.0
 """Turns sent this soon after a fault are not quiet."""
 
@@ -78,9 +80,10 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
     plan = options.plan or bundle.default_plan
     engines = EngineConfig(options.device)
     limits = ServeOptions(plan=plan, engines=engines, workers=options.workers, quota_gib=options.quota_mib / 1024)
-    limits = replace(limits, turns_per_minute=0, sessions=0, queue=1000)
+    worker_timeout_s = max(LEAST_TIMEOUT_S, 3 * options.longest_s)
+    limits = replace(limits, turns_per_minute=0, sessions=0, queue=1000, worker_timeout_s=worker_timeout_s)
     settings = folder / "serve.toml"
-    settings.write_text(print_config(replace(limits, worker_timeout_s=WORKER_TIMEOUT_S)), encoding="utf-8")
+    settings.write_text(print_config(limits), encoding="utf-8")
     with Served(copy, folder, ["--config", str(settings)]) as served:
         done, lock = Counter[str](), threading.Lock()
 
@@ -93,7 +96,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
             Player(index, served.port, options.seed, world, share, count, stop, options.game_turns)
             for index, share in enumerate(_shares(options.turns, options.sessions))
         ]
-        conductor = Conductor(served, players, options.seed)
+        conductor = Conductor(served, players, options.seed, worker_timeout_s)
         struck: list[dict[str, Any]] = []
         disturbed: list[tuple[float, float, str]] = []
         """From when to when a fault lasted, and its kind."""
@@ -160,6 +163,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in watch.samples), default=0.0),
         "mib_per_1000_turns": growth(watch.samples, "server"),
         "worker_mib_per_1000_turns": growth(watch.samples, "worker"),
+        "gateway_mib_per_1000_turns": growth(watch.samples, "gateway"),
         "struck": struck,
         "samples": columns(watch.samples),
     }

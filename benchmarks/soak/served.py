@@ -88,22 +88,24 @@ class Served:
 
     def workers(self) -> list[Any]:
         """The running worker processes, oldest first."""
+        return self._children("faulty_worker")
+
+    def _children(self, program: str) -> list[Any]:
         assert self._process is not None
         try:
             children = psutil.Process(self._process.pid).children()
         except psutil.NoSuchProcess:
             return []
-        workers = [child for child in children if any("faulty_worker" in word for word in _command(child))]
-        return sorted(workers, key=lambda worker: worker.pid)
+        return [child for child in children if any(program in word for word in _command(child))]
 
     def look(self) -> dict[str, Any] | None:
-        """MiB, descriptors and threads of the server, and of its workers together; size of the state folder."""
-        workers = self.workers()
-        if self._process is None or not workers:
+        """MiB, descriptors and threads of the server, its workers together, its gateway; size of the state folder."""
+        workers, gateway = self.workers(), self._children("serving.gateway")
+        if self._process is None or not workers or not gateway:
             return None
         try:
             server = _figures([psutil.Process(self._process.pid)])
-            figures: dict[str, Any] = {"server": server, "worker": _figures(workers)}
+            figures: dict[str, Any] = {"server": server, "worker": _figures(workers), "gateway": _figures(gateway)}
         except psutil.Error:
             return None
         sizes = {path.name: path.stat().st_size for path in _files(self.state)}

@@ -37,7 +37,7 @@ def verdicts(record: Mapping[str, Any]) -> Iterator[Verdict]:
         yield Verdict(name, found if isinstance(found, int) else len(found), 0)
     yield Verdict("store_file_mib_max", record["store_file_mib_max"], record["quota_mib"])
     yield Verdict("log_mib", record["log_mib"], LOG_MIB)
-    for name in ("mib_per_1000_turns", "worker_mib_per_1000_turns"):
+    for name in ("mib_per_1000_turns", "worker_mib_per_1000_turns", "gateway_mib_per_1000_turns"):
         yield Verdict(name, record[name], GROWTH_MIB)
     turns = record["turn_seconds"]
     judged = turns["quiet"]["turns"] >= QUIET_TURNS

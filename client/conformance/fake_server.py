@@ -35,6 +35,7 @@ from client.conformance.fake_turns import (
     STRENGTHS,
     TEXT_CHARACTERS,
     UNDERSTOOD,
+    UNDERSTOOD_OTHERWISE,
     VALUES,
     FakeGame,
     Running,
@@ -356,7 +357,9 @@ class FakeServer:
             self._send_to(running, event)
         hello = self._greeted.get(running.route)
         if event.type == "accepted" and self.minor and hello is not None and hello.fields.get("minor"):
-            self._send_to(running, self._about(running, "understood", UNDERSTOOD))
+            otherwise = any(word in running.instruction for word in UNDERSTOOD_OTHERWISE["unknown"])
+            fields = UNDERSTOOD_OTHERWISE if otherwise else UNDERSTOOD
+            self._send_to(running, self._about(running, "understood", fields))
         if self.minor > 1:
             self._send_to(running, self._about(running, "weather", {"rain": None}))
         if self._later is not None:

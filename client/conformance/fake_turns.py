@@ -18,7 +18,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 _VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "vectors.json").read_text(encoding="utf-8"))
 _GOLDEN: dict[str, Any] = {vector["name"]: vector["header"]["fields"] for vector in _VECTORS["messages"]}
 STATUS = _GOLDEN["status, answered"]
-UNDERSTOOD = _GOLDEN["understood"]
+UNDERSTOOD, UNDERSTOOD_OTHERWISE = _GOLDEN["understood"], _GOLDEN["understood, with a notice"]
+"""The second of an instruction that has one of its `unknown` words."""
 SEEN = _GOLDEN["opened, from a picture"]["understood"]
 """The scene of a start picture."""
 OWN = {"name": "fake", "height": HEIGHT, "width": WIDTH, "frames": FRAMES}

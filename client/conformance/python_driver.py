@@ -122,7 +122,11 @@ class Driver:
             if event is None:
                 return "error none the turn's events ended without `done`"
             events.append(event)
-        self._understood = "".join(event.text for event in events if isinstance(event, Understood))
+        self._understood = ""
+        for event in events:
+            if isinstance(event, Understood):
+                notice = f" [{','.join(event.unknown)}] {event.notice}" if event.notice else ""
+                self._understood = event.text + notice
         numbers = [event.seq for event in events if not isinstance(event, Restarting | Understood)]
         whole = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         seqs = f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))

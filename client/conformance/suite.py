@@ -42,6 +42,12 @@ class Process:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the program that answered last."""
+        assert self._process is not None
+        return self._process.pid
+
     def ask(self, line: str) -> str:
         """The answer; a hanging program is killed, and restarted for the next line."""
         with self._lock:

@@ -15,7 +15,7 @@ build() {
     name=$1
     shift
     for kind in shared static; do
-        cmake -S "$here" -B "$work/$name-$kind" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib \
+        cmake -S "$here" -B "$work/$name-$kind" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_UNITY_BUILD=ON \
             -DBUILD_SHARED_LIBS="$([ $kind = shared ] && echo ON || echo OFF)" "$@" > "$work/log"
         cmake --build "$work/$name-$kind" --target animegamer --parallel 2 >> "$work/log"
         cmake --install "$work/$name-$kind" --strip --prefix "$work/$name/$kind" >> "$work/log"

@@ -18,7 +18,6 @@ from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import load
-from animegamer_rt.diagnose.selftest import write_record
 from animegamer_rt.stages.vae import Vae
 
 from . import bundle, quality
@@ -60,11 +59,6 @@ def write_networks(context: BuildContext, out: Path, precision: Precision = "fp1
     pictures = train_picture_reader(context.weights_path("picture_reader"), context.config.picture_reader_phase)
     words = vocabulary(context.config.vocabulary_turns)
     add_readers(out, load_reader(context.weights_path("reader")), pictures, words, precision)
-
-
-def record_selftest(context: BuildContext) -> None:
-    """Writes each part's outputs, with which `animegamer-rt selftest` compares other machines."""
-    write_record(load(context.out))
 
 
 def calibrate_plans(context: BuildContext) -> None:
@@ -120,6 +114,5 @@ PHASES: dict[str, Callable[[BuildContext], None]] = {
     "readers": train.train_readers,
     "bundle": make_bundle,
     "plans": calibrate_plans,
-    "answers": record_selftest,
     "quality": measure_quality,
 }

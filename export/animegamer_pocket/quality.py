@@ -13,8 +13,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import GameState, Instruction
 
 from .held_out import PlayGame, evaluate, fit_motion_scale
 from .judge.reading import Judge

@@ -171,5 +171,6 @@ def adapt_decoder(context: BuildContext) -> None:
 def train_readers(context: BuildContext) -> None:
     """Trains the readers of instructions and of pictures; leaves reader.pt and picture_reader.pt."""
     train_reader(context.weights_path("reader"), context.config.reader_phase, context.config.seed + 7)
-    pictures, phase = context.weights_path("picture_reader"), context.config.picture_reader_phase
-    print("pictures read correctly", picture_accuracy(train_picture_reader(pictures, phase, context.config.seed + 8)))
+    path, phase = context.weights_path("picture_reader"), context.config.picture_reader_phase
+    reader = train_picture_reader(path, phase, context.config.seed + 8)
+    print("pictures read correctly", picture_accuracy(reader, 10 * context.config.evaluated_turns))

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
     from .pipeline import Pipeline
     from .session import Session
-    from .state.game import CharacterState, GameState, Scene
-    from .state.instruction import Instruction
+    from .state.game import CharacterState, GameState, Instruction, Scene
 
 # onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -75,7 +74,7 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("errors", "state.game", "state.instruction", "events", "engine_config"),
+    *("errors", "state.game", "events", "engine_config"),
     *("bundle.loader", "session", "pipeline", "api"),
 )
 """Where the names are looked for, in this order: what imports least comes first."""

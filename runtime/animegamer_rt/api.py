@@ -35,8 +35,7 @@ from .errors import ConfigError, PictureError, SessionError
 from .events import Done, Event, FrameReady, StageSeconds, StatePredicted, Understood
 from .pipeline import Pipeline
 from .session import Session
-from .state.game import CharacterState, GameState
-from .state.instruction import Instruction
+from .state.game import CharacterState, GameState, Instruction
 
 if TYPE_CHECKING:
     from .stages.image_start import ImageStart
@@ -257,7 +256,7 @@ class Game:
         """Plays one turn to its end.
 
         text: one instruction of at most 500 characters, in words ("Tofi runs wildly in the night city.") or in the
-        paper's caption or story form; a bundle with a reader takes everyday words, and what they leave out stays.
+        paper's caption form; a bundle with a reader takes everyday words, and what they leave out stays.
         Raises InstructionError for a text that cannot be played, SessionError if the player is closed or playing
         another turn, BackendError if the engines fail. The game is then as it was before the turn.
 

@@ -29,19 +29,17 @@ OWN: Mapping[str, str] = MappingProxyType(
         "info": "animegamer_rt.diagnose.command:add_info",
         "serve": "animegamer_rt.serving.server.command:add_serve",
         "keys": "animegamer_rt.serving.server.command:add_keys",
-        "sessions": "animegamer_rt.serving.server.command:add_sessions",
     }
 )
 HELP: Mapping[str, str] = MappingProxyType(
     {
         "play": "play a game in the terminal, or from lines of text",
         "bench": "measure turns or the server on this machine, and read the records",
-        "selftest": "compare each part with recorded outputs, play, write a report",
+        "selftest": "compare each part with onnxruntime's on the CPU, play, write a report",
         "doctor": "check whether this machine can play, and suggest what to change",
         "info": "describe a bundle and its contents",
         "serve": "serve games to other programs over a socket",
         "keys": "make key pairs for serving to other machines",
-        "sessions": "back up a server's sessions, even while it runs",
         "build-engines": "build TensorRT engines for a bundle",
         "distill": "train a student and a light decoder for a bundle, and add them as the plan turbo",
         "export": "make a bundle from checkpoints",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -38,11 +38,8 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
 )
 
 SIMULATED = "simulated:SECONDS"
-"""Engines that render no picture and take SECONDS for a turn of the bundle's default plan.
-
-With `simulated:SECONDS:overlapping` the next turn may be predicted while one is denoised.
-"""
-_SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
+"""Engines that render no picture and take SECONDS for a turn of the bundle's default plan."""
+_SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)")
 
 _FRAME_SIZE = re.compile(r"(\d{1,5})x(\d{1,5})")
 MIN_SIDE, MAX_SIDE = 16, 4096
@@ -61,6 +58,7 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
     {
         "bf16": "sm_80 and later",
         "fp16": "any GPU",
+        "fp32": "any GPU",
         "fp8": "FP8 for the denoiser's large products, sm_89 and later",
         "int8": "INT8 for the denoiser's large products, sm_80 and later",
     }
@@ -111,7 +109,7 @@ class EngineConfig:
                 expected=", ".join((*DEVICES, SIMULATED)),
                 do=suggest_only(self.device, DEVICES),
             )
-        for name, known in (("precision", (*PRECISIONS, "fp32")), ("attention", tuple(ATTENTIONS))):
+        for name, known in (("precision", PRECISIONS), ("attention", ATTENTIONS)):
             value = getattr(self, name)
             if value is not None and value not in known:
                 expected, do = ", ".join(known), suggest_only(value, known)
@@ -161,20 +159,6 @@ class EngineConfig:
         options["--frame-size"] = self.frame_size
         return ["--device", self.device, *_arguments(options)]
 
-    def in_higher_precision(self, computed: Collection[str]) -> EngineConfig | None:
-        """The same device in the next higher precision; None if there is none.
-
-        computed: the parts' precisions now, from `Engines.precision`. On a GPU bf16 follows fp8, int8 and fp16: it has
-        float32's range. On a GPU without bf16, which is opened in fp16, fp32 follows.
-        """
-        if self.device in INT8_DEVICES and "int8" in computed:
-            return replace(self, device=f"{self.device}-fp32")
-        if self.device == "torch-cpu" and set(computed) - {"fp32"}:
-            return replace(self, precision="fp32", attention=None)
-        if self.device == "torch" and {"fp16", "fp8", "int8"} & set(computed):
-            return replace(self, precision="fp32" if self.precision is None else "bf16")
-        return None
-
     @property
     def simulated(self) -> bool:
         return self.device not in DEVICES
@@ -198,11 +182,6 @@ class EngineConfig:
         found = _SIMULATED.fullmatch(self.device)
         assert found is not None, "asked of engines that compute"
         return float(found[1])
-
-    @property
-    def simulated_overlapping(self) -> bool:
-        """Whether simulated engines allow predicting the next turn while one is denoised."""
-        return self.device.endswith(":overlapping")
 
 
 DEFAULT_CONFIG = EngineConfig()

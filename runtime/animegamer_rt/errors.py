@@ -1,7 +1,7 @@
 """All errors for users, in one tree; each says what happened, where, what was found and expected, and what to do.
 
 AnimeGamerError
-|-- InstructionError            an instruction that is empty, too long, not plain text, or has an unknown tag
+|-- InstructionError            an instruction that is empty, too long, or not plain text
 |-- PictureError                a start picture that is missing, not a picture, or too large
 |-- ConfigError                 a setting of the wrong name, type or value
 |-- BundleError
@@ -196,8 +196,8 @@ class UnusableOutputError(BackendError):
         self.stage, self.precision = stage, precision
         where = f"{stage} ({precision})" if precision else stage
         do = (
-            "the turn does not count; play it in a higher precision (--device cpu-fp32, or --precision bf16 with "
-            "--device torch), or send another instruction; animegamer-rt selftest checks the engines"
+            "the turn does not count; play in a higher precision (--device cpu-fp32, or --precision bf16 or fp32 "
+            "with --device torch), or send another instruction; animegamer-rt selftest checks the engines"
         )
         super().__init__(what, where=where, found=found, expected=expected, do=do)
 

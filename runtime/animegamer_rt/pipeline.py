@@ -32,8 +32,7 @@ from .stages.predictor import Prediction, Predictor
 from .stages.prompt import PromptBuilder
 from .stages.reader import InstructionReader
 from .stages.vae import Vae
-from .state.game import Scene, motion_scope
-from .state.instruction import Instruction
+from .state.game import Instruction, Scene, motion_scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from .errors import SessionError
 from .noise import SEEDS, VERSION
 from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
-from .state.game import CharacterState, Scene, TurnRecord
-from .state.instruction import Instruction
+from .state.game import CharacterState, Instruction, Scene, TurnRecord
 
 Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""

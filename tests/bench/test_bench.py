@@ -16,7 +16,6 @@ import fakes
 from animegamer_bench import machine as measured_machine
 from animegamer_bench import run as bench
 from animegamer_bench.machine import Reading
-from animegamer_bench.presets import Preset
 from animegamer_bench.records import SAMPLE_COLUMNS
 from animegamer_bench.run import BenchOptions
 from animegamer_bench.turns import TimedTurns, judge, play_gate, ssim
@@ -28,7 +27,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.events import Event, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 STEPS, FRAMES = 6, 17
 NUMBERS = list(range(1, 20))
@@ -82,7 +81,7 @@ def measured(
     monkeypatch.setattr(bench, "measure_turns", played)
     monkeypatch.setattr(measured_machine, "ALONE_S", 0.0)
     monkeypatch.setattr(measured_machine, "read_machine", machine or quiet())
-    told = BenchOptions(settings=Preset(turns=len(order)), **options)
+    told = BenchOptions(turns=len(order), **options)
     pipeline = Pipeline.open(bundle, fakes.fake_engines(), "exact")
     return bench._measure(
         told,

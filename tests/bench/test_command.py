@@ -1,4 +1,4 @@
-"""`animegamer-rt bench`: what a record holds, presets, and what is refused before measuring."""
+"""`animegamer-rt bench`: what a record holds, and what is refused before measuring."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 from fake_nvml import FakeNvml
 
-import animegamer_bench.command
 import animegamer_bench.run
 import fakes
 from animegamer_bench import machine
-from animegamer_bench.presets import Preset
 from animegamer_bench.records import write_record
 from animegamer_bench.turns import measure_turns
 from animegamer_rt.backends.interface import Engines
@@ -67,40 +65,11 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["fingerprint"] is None  # of random weights it would say nothing
 
 
-def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
-    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        animegamer_bench.command, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
-    )
-    assert main(["bench", "run", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
-    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
-    assert {(record["plan"], record["n"], record["preset"]) for record in records} == {
-        ("exact", 1, "standard"),
-        ("balanced", 1, "standard"),
-    }
-    for record in records:
-        assert record["gpu"] is None
-    changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
-    assert main(["bench", "run", "--preset", "standard", *changed]) == 0
-    (path,) = (tmp_path / "one").glob("*.json")
-    record = json.loads(path.read_text())
-    assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
-
-
 def test_the_shipped_bundles_default_plan_is_compared_with_exact(tmp_path: Path) -> None:
     assert main(["bench", "run", "--turns", "1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     gate = json.loads(path.read_text())["quality_gate"]
     assert gate["passed"] and gate["ssim_against_exact"] >= gate["ssim_needed"]
-
-
-def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["bench", "run", "--preset", "full-size"]) == 2
-    assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fresh")

@@ -69,13 +69,8 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
     assert cancelled == [1, 1], "a turn that was cancelled has not ended"
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
-    assert [entry["player"] for entry in record["idle"]] == ["reads", "has stopped reading"]
-    assert all(0 <= entry["processor_share"] < 1 for entry in record["idle"])
-
-
-def test_stalled_reader_really_stalled(record: dict[str, Any]) -> None:
-    assert record["stalled"]["frames_dropped"] > 0
-    assert record["stalled"]["beside_stalled_s"]["n"] == run.STALLED_ROUNDS
+    (idle,) = record["idle"]
+    assert 0 <= idle["processor_share"] < 1
 
 
 def test_a_turns_figures_are_between_its_events() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_bench.presets import load_suite
+from animegamer_bench.suites import load_suite
 from animegamer_bench.turns import measure_suite
 from animegamer_rt.pipeline import Pipeline
 

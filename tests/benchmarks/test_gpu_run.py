@@ -52,7 +52,7 @@ elif job["stage"] == "turns":
     for plan in job["plans"]:
         seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0}.get(plan, 1.5)
         figures = {"p50": seconds, "p95": seconds}
-        say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
+        say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch",
             size=job["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
             fingerprint=None, attention="torch",
             peer=None, variant=job["variant_name"], precision={"denoiser": job["variant"]["precision"]}, n=3,

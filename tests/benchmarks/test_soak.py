@@ -40,7 +40,8 @@ def record(**changed: Any) -> dict[str, Any]:
     quiet, all_turns = {"turns": 2000, "p50": 0.4, "p95": 0.5}, {"turns": 10_000, "p50": 0.5, "p95": 1.0}
     sizes = {"store_file_mib_max": 8.0, "quota_mib": 8.0, "log_mib": 0.3, "mib_per_1000_turns": -0.1}
     turns = {"turn_seconds": {"all": all_turns, "quiet": quiet}}
-    return nothing | {"failures": []} | sizes | turns | {"worker_mib_per_1000_turns": None} | changed
+    grown = {f"{one}_mib_per_1000_turns": None for one in ("worker", "gateway")}
+    return nothing | {"failures": []} | sizes | turns | grown | changed
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,7 @@ def record(**changed: Any) -> dict[str, Any]:
         {"log_mib": 51.0},
         {"mib_per_1000_turns": 1.1},
         {"worker_mib_per_1000_turns": 1.1},
+        {"gateway_mib_per_1000_turns": 1.1},
         {"turn_seconds": {"all": {"p95": 1.1}, "quiet": {"turns": 500, "p95": 0.5}}},
     ],
     ids=str,
@@ -59,7 +61,7 @@ def record(**changed: Any) -> dict[str, Any]:
 def test_each_goal_that_a_soak_misses_is_one_line_of_its_verdict(missed: dict[str, Any]) -> None:
     assert all(verdict.met for verdict in verdicts(record()))
     said = [str(verdict) for verdict in verdicts(record(**missed))]
-    assert sum(line.startswith("MISSED") for line in said) == 1 and len(said) == 10
+    assert sum(line.startswith("MISSED") for line in said) == 1 and len(said) == 11
 
 
 def test_a_soak_too_short_to_tell_is_not_judged_by_its_waits() -> None:

@@ -30,13 +30,11 @@ def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> Non
     assert shown == [("exact", 4.0), ("fast", 1.0)]
 
 
-def test_quick_runs_are_not_cited() -> None:
-    assert cited({"preset": "standard", "peer": None})
-    assert cited({"peer": None}), "a record from before there were presets"
-    assert not cited({"preset": "quick", "peer": None}) and not cited({"preset": None, "peer": None})
-    assert cited({"preset": None, "peer": None, "variant": "bf16"})
+def test_only_suites_and_gpus_are_cited() -> None:
+    assert cited({"suite": 1, "peer": None}) and cited({"peer": None, "variant": "bf16"})
+    assert not cited({"suite": None, "peer": None})
     of_suite = record("2026-01-01", suite=1, total=5.0)
-    assert newest([of_suite, record("2026-01-02")]) == [of_suite], "a later preset does not replace a suite"
+    assert newest([of_suite, record("2026-01-02")]) == [of_suite], "a later run does not replace a suite"
 
 
 def test_readmes_table_names_its_machines_and_random_weights_in_the_title() -> None:

@@ -39,8 +39,6 @@ GAME = (
     "resume nobody",
 )
 LONGEST_CUT_BYTES, CHANGES = 4000, 24
-ENGINE_FLAGS = ("-std=c++20", "-Wall", "-Werror", "-Wshadow", "-Wundef", "-fno-rtti", "-fsyntax-only")
-"""Of Unreal's build tool for Clang; exceptions are as a module's rules say."""
 
 
 @contextlib.contextmanager

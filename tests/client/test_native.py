@@ -20,12 +20,16 @@ from client.conformance.suite import Process
 from live_server import LiveServer
 from PIL import Image
 
+import archives_play
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 
 BUILDS = os.environ.get("ANIMEGAMER_CLIENT_BUILDS")
 NATIVE = Path(__file__).parents[2] / "client" / "native"
+ENGINE_FLAGS = ("-std=c++20", "-Wall", "-Werror", "-Wshadow", "-Wundef", "-fno-rtti", "-fsyntax-only")
+"""Of Unreal's build tool for Clang."""
+RUSTC = shutil.which("rustc") or shutil.which(Path.home() / ".cargo" / "bin" / "rustc")
 PICTURE = NATIVE.parent / "web" / "attract.jpg"
 
 
@@ -78,22 +82,41 @@ def test_the_package_is_found_by_cmake_and_pkg_config(build: Path) -> None:
     run("ctest", "--output-on-failure", cwd=build)
 
 
-@pytest.mark.parametrize("version", ["older", "newer"])
-def test_a_program_of_another_header_is_not_written_over(build: Path, server: LiveServer, version: str) -> None:
-    run(build / "tests" / f"abi_{version}", stories.address_of(server), cwd=build)
+@pytest.fixture(scope="module")
+def shared(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the shared library, linked from the static one's objects."""
+    folder = tmp_path_factory.mktemp("shared")
+    whole = ("-Wl,--whole-archive", build / "libanimegamer.a", "-Wl,--no-whole-archive")
+    keys = ["-lsodium"] if stories.WITH_KEYS else []
+    run("c++", "-shared", "-o", folder / "libanimegamer.so", *whole, *keys, "-pthread", cwd=folder)
+    return folder
+
+
+def test_programs_of_an_older_and_a_newer_header_are_not_written_over(shared: Path, server: LiveServer) -> None:
+    link = (f"-I{NATIVE / 'include'}", f"-L{shared}", "-lanimegamer", f"-Wl,-rpath,{shared}")
+    for program, sources in archives_play.write_programs_of_other_headers(NATIVE / "include", shared).items():
+        run("cc", *sources, "-o", program, *link, cwd=shared)
+        run(shared / program, stories.address_of(server), cwd=shared)
+
+
+@pytest.mark.skipif(RUSTC is None, reason="no rustc; on Debian: apt-get install rustc")
+def test_the_example_in_rust_plays_a_turn(shared: Path, server: LiveServer) -> None:
+    link = ("-L", shared, "-l", "animegamer", "-C", f"link-arg=-Wl,-rpath,{shared}")
+    run(RUSTC, "-D", "warnings", NATIVE / "examples" / "play_turn.rs", *link, cwd=shared)
+    said = run(shared / "play_turn", stories.address_of(server), "Mia waves.", cwd=shared).splitlines()
+    assert said == [f"picture {n} of 17: 24 x 16" for n in range(1, 18)] + ["turn 1 is done"]
+    refused = subprocess.run([shared / "play_turn", "nowhere"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "give tcp://HOST:PORT" in refused.stderr
 
 
 @pytest.mark.skipif(
     shutil.which("clang++") is None, reason="no Clang, which engines compile with; apt-get install clang"
 )
-def test_it_compiles_as_engines_compile_it(tmp_path: Path) -> None:
-    """The library's files, here as one; the C++ header without exceptions, as in many games."""
-    where = f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"
-    whole, header = tmp_path / "whole.cpp", tmp_path / "header.cpp"
-    whole.write_text("".join(f'#include "{path}"\n' for path in sorted((NATIVE / "src").glob("*.cpp"))))
+def test_the_header_compiles_as_engines_compile_it(tmp_path: Path) -> None:
+    """The C++ header without exceptions, as in many games; test_unreal.py compiles the library so."""
+    header = tmp_path / "header.cpp"
     header.write_text('#include <animegamer.hpp>\nint main() { return ag::Client("tcp://127.0.0.1:1") ? 0 : 1; }\n')
-    run("clang++", *stories.ENGINE_FLAGS, *where, whole, cwd=tmp_path)
-    run("clang++", *stories.ENGINE_FLAGS, "-fno-exceptions", *where, header, cwd=tmp_path)
+    run("clang++", *ENGINE_FLAGS, "-fno-exceptions", f"-I{NATIVE / 'include'}", header, cwd=tmp_path)
 
 
 def test_what_only_this_interface_has(build: Path, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +132,8 @@ class TestDriver(stories.DriverStories):
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(BUILDS or "") / f"native-{sanitizers.replace(',', '-')}"
-    run("cmake", "-S", NATIVE, "-B", folder, f"-DANIMEGAMER_SANITIZE={sanitizers}", cwd=NATIVE)
+    options = (f"-DANIMEGAMER_SANITIZE={sanitizers}", "-DCMAKE_UNITY_BUILD=ON")
+    run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=NATIVE)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
     check_decoder(folder)
     monkeypatch.setenv("ANIMEGAMER_ADDRESS", stories.address_of(server))

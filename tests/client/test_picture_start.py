@@ -107,7 +107,7 @@ def test_pictures_that_cannot_start_a_game_are_refused_and_nothing_is_lost(serve
         (good[: len(good) // 2], "a truncated file"),
         (encoded(Image.new("RGB", (1, 1))), "too small; found 1 x 1; expected 16 x 16 pixels or more"),
         (encoded(Image.new("L", (5000, 4000)), "JPEG"), "too large, .*expected at most 16 megapixels"),
-        (gif, "found gif; expected a PNG, JPEG or WebP file"),
+        (gif, "no image data; expected a PNG, JPEG or WebP file"),
         (bomb(16_000), "too large; found 16000 x 16000"),
         (bomb(2**31 - 1), "too large"),
     ]

@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,12 +23,14 @@ from typing import Any
 import pytest
 import zmq
 import zmq.auth
+from browser_socket import gateway_pid, web
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
 from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
+from animegamer_rt.cli import command_parser
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 
@@ -45,9 +49,9 @@ class MonoBuild:
         done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert done.returncode == 0, done.stdout
 
-    def run(self, *arguments: str, says: str = "") -> list[str]:
+    def run(self, *arguments: str, says: str = "", folder: str = "") -> list[str]:
         """The lines that the driver prints; says: its standard input. Fails unless it is content."""
-        command = ["mono", DRIVER, *arguments]
+        command = ["mono", folder + DRIVER, *arguments]
         done = subprocess.run(
             command, cwd=self.folder, input=says, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
         )
@@ -64,6 +68,15 @@ def program(name: str) -> ModuleType:
     return module
 
 
+def scripts_of(text: str) -> list[str]:
+    """Names of the package's scripts that a scene or prefab refers to by their GUIDs."""
+    scripts = [path for path in program("make_metas").assets() if path.suffix == ".cs"]
+    guids = {
+        path.with_name(f"{path.name}.meta").read_text().split("guid: ")[1].split()[0]: path.stem for path in scripts
+    }
+    return [guids[guid] for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
     folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
@@ -73,6 +86,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
 @pytest.fixture(scope="module")
 def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(bundle, tmp_path_factory.mktemp("state"), device="simulated:0.2", turns_per_minute=0) as running:
+        yield running.ready()
+
+
+@pytest.fixture(scope="module")
+def web_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    state = tmp_path_factory.mktemp("web")
+    with LiveServer(bundle, state, "--web", "0", device="simulated:0.2", turns_per_minute=0) as running:
         yield running.ready()
 
 
@@ -133,6 +153,52 @@ def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, 
         ["mono", "turn.exe", stories.address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True
     )
     assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
+
+
+def test_a_gateway_is_reached_by_websocket_too(build: MonoBuild, web_server: LiveServer) -> None:
+    at = web(web_server).replace("http", "ws")
+    play = ["mono", "turn.exe"]
+    said = subprocess.run([*play, f"{at}ws"], cwd=build.folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    assert "turn 1 took" in said.stdout
+    with stories.started(["mono", DRIVER, "conform"], build.folder) as driver:
+        assert driver.ask(f"new {at}ws 60") == "ok"
+        assert driver.ask("open 3") == "ok 0"
+        assert driver.ask("turn a Mirel waves.").startswith("done turns=1 seq=0-22 pictures=1.0,")
+        assert driver.ask(f"new {at}nowhere 0.5") == "ok"
+        assert driver.ask("connect").startswith("error timed_out ")
+
+
+def test_a_webgl_build_calls_nothing_that_a_browser_lacks(build: MonoBuild) -> None:
+    assert build.run("calls", folder="web/") == [f"AnimeGamer.{name}: ok" for name in ("Core", "Unity", "Samples")]
+
+
+def test_a_webgl_build_calls_the_pages_functions() -> None:
+    library = (PACKAGE / "Runtime/Core/AnimeGamer.jslib").read_text(encoding="utf-8")
+    there = re.findall(r"^  (AnimeGamer\w+): function \((.*)\)", library, re.MULTILINE)
+    declared = re.compile(r"static (?:extern )?\w+ (AnimeGamer\w+)\((.*?)\)")
+    called = declared.findall((PACKAGE / "Runtime/Core/BrowserSocket.cs").read_text(encoding="utf-8"))
+    assert [(name, each.count(",")) for name, each in called] == [(name, each.count(",")) for name, each in there]
+    played = declared.findall((PACKAGE / "Tests~/Browser/BrowserSocket.cs").read_text(encoding="utf-8"))
+    assert played == called, "the tests' class stands for the one of a build"
+
+
+def test_a_webgl_build_plays_through_a_pages_websocket(build: MonoBuild, web_server: LiveServer) -> None:
+    """C# without threads calls the package's JavaScript in node; the gateway is killed in a turn."""
+    option = "--experimental-websocket"
+    if subprocess.run(["node", option, "-e", ""], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("node 20 or later is needed, which has WebSockets")
+    page = f"{option} --no-warnings {PACKAGE / 'Tests~/Browser/page.js'} {PACKAGE / 'Runtime/Core/AnimeGamer.jslib'}"
+    address = web(web_server).replace("http", "ws") + "ws"
+    command = ["mono", f"web/{DRIVER}", address, "ws://127.0.0.1:1/ws", "node", page]
+    with subprocess.Popen(command, cwd=build.folder, stdout=subprocess.PIPE, text=True) as playing:
+        assert playing.stdout is not None
+        said = []
+        for line in playing.stdout:
+            said.append(line)
+            if line == "in a turn\n":
+                time.sleep(0.3)
+                os.kill(gateway_pid(web_server), signal.SIGKILL)
+    assert (said[0], said[-1]) == ("in a turn\n", "played in a browser\n"), said
 
 
 def test_the_code_of_the_readme_compiles(build: MonoBuild) -> None:
@@ -219,31 +285,30 @@ def test_the_assemblies_hold_nothing_that_il2cpp_cannot_build(build: MonoBuild) 
 
 def test_the_scene_and_the_prefab_hold_what_is_there() -> None:
     """They are as generated; each reference leads to an object of the file, or to a script of the package by GUID."""
-    scripts = {path.with_name(f"{path.name}.meta") for path in program("make_metas").assets() if path.suffix == ".cs"}
-    guids = {re.findall(r"^guid: (\w+)$", meta.read_text(), re.MULTILINE)[0]: meta for meta in scripts}
     for path, text in program("make_scenes").files().items():
         assert path.read_text(encoding="utf-8") == text, "run client/unity/Tests~/make_scenes.py"
         objects = re.findall(r"^--- !u!\d+ &(\d+)$", text, re.MULTILINE)
         assert len(set(objects)) == len(objects)
         assert set(re.findall(r"\{fileID: (\d+)\}", text)) <= {"0", *objects}
-        named = [guids[guid].name for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
-        assert named == ["AnimeGamerSession.cs.meta", f"{path.stem}.cs.meta"]
+        assert scripts_of(text) == ["AnimeGamerSession", path.stem]
 
 
-def test_the_readmes_steps_name_what_is_there() -> None:
+def test_the_readmes_four_steps_lead_to_a_picture(build: MonoBuild, server: LiveServer) -> None:
     readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
-    steps = readme.split("## From nothing to a turn")[1].split("\n\n")[1]
-    assert 1 < len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) <= 10
-    window = (PACKAGE / "Editor" / "AnimeGamerWindow.cs").read_text(encoding="utf-8")
-    assert "Window > AnimeGamer" in steps and '[MenuItem("Window/AnimeGamer")]' in window
-    for button in ("Connect", "Say", "Doctor"):
-        assert button in steps and f'"{button}"' in window
     manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
-    (sample,) = re.findall(r'sample "([^"]+)"', steps)
+    assert f"Unity {manifest['unity']}" in readme
+    listed = readme.split("## From nothing to a turn")[1].split("\n\n")[1]
+    start, add, window, scene = re.findall(r"^\d\. (.*(?:\n   .*)*)", listed, re.MULTILINE)
+    (command,) = re.findall(r"animegamer-rt (serve --device\s+\S+)`", start)
+    command_parser("serve").parse_args(command.split())
+    for version in (f"?path=/client/unity#v{manifest['version']}`", f"#upm/{manifest['version']}`"):
+        assert version in add
+    assert re.findall(r"(\w+ > \w+): (\w+), then (\w+)", window) == [("Window > AnimeGamer", "Connect", "Say")]
+    ((sample, name, said),) = re.findall(r'sample "([^"]+)".* scene `([^`]+)`.* type "([^"]+)"', scene)
     (folder,) = [each["path"] for each in manifest["samples"] if each["displayName"] == sample]
-    (scene,) = re.findall(r"scene `([^`]+)`", steps)
-    assert (PACKAGE / folder / f"{scene}.unity").is_file()
-    assert f"Unity {manifest['unity']}" in readme and f"#v{manifest['version']}" in readme
+    scripts = scripts_of((PACKAGE / folder / f"{name}.unity").read_text(encoding="utf-8"))
+    played = build.run("first-steps", stories.address_of(server), "Window/AnimeGamer", said, *scripts)
+    assert played[-1] == "a picture in the window, and one in the scene"
 
 
 def test_the_package_is_whole() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from watching import FP16, Watching
 
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import ExportSource, from_seed
-from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.loader import Bundle, load
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +20,11 @@ def source() -> ExportSource:
 
 
 @pytest.fixture(scope="session")
-def whole(source: ExportSource, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:  # noqa: F811
-    """The tiny bundle, every part fp16. Tests leave it as it is."""
-    with each_network_traced_once(traces):
-        return export(source, ExportRequest(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
+def whole(source: ExportSource, traces: Path) -> Bundle:  # noqa: F811
+    """The tiny bundle, every part fp16. Tests leave it as it is: the workers of pytest-xdist share it."""
+    folder = traces.parent / "tiny"
+    with (traces / "lock").open("w") as lock, each_network_traced_once(traces):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            export(source, ExportRequest(FP16, folder), Watching())
+        return load(folder)

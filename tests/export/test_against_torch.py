@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,10 @@ from counted_weights import CountedWeights, scattered
 from project import run_command
 from torch import Tensor
 from tower_files import write_open_clip, write_t5
-from watching import FP16, Watching
+from watching import Watching
 
 from animegamer_export.build.sizes import TINY
-from animegamer_export.build.steps import ExportRequest, export, export_steps, run_step
+from animegamer_export.build.steps import export_steps, run_step
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.parts.streamed.parts import encoder_part
 from animegamer_export.parts.streamed.run import block_streaming
@@ -31,11 +33,19 @@ from animegamer_export.verify.against_torch import (
 )
 from animegamer_export.verify.command import DIFFERS, add_command
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import Manifest
 from animegamer_rt.bundle.search import find
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder, EncoderSize
+
+
+def exported(folder: Path, source: ExportSource, precisions: dict[str, str], of: Manifest, **changes: Any) -> Bundle:
+    """A bundle of these parts alone; the rest of its manifest is another's, but for the changes."""
+    made = [run_step(step, folder, Watching()) for step in export_steps(source, precisions)]
+    parts = {name: part for one in made for name, part in one.parts.items()}
+    return Bundle(folder, replace(of, parts=parts, **changes))
 
 
 def test_exported_parts_are_what_torch_computes(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,10 +88,9 @@ def test_one_weight_a_fifth_too_large_is_caught(whole: Bundle, source: ExportSou
 
 
 def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(
-    source: ExportSource, tmp_path: Path
+    whole: Bundle, source: ExportSource, tmp_path: Path
 ) -> None:
-    precisions = {**FP16, "predictor": "int8-qdq", "denoiser": "int8-qdq"}
-    bundle = export(source, ExportRequest(precisions, tmp_path / "b"), Watching())
+    bundle = exported(tmp_path, source, {"predictor": "int8-qdq", "denoiser": "int8-qdq"}, whole.manifest)
     figures = compare_with_torch(bundle, source, ["predictor", "denoiser"])
     assert failed_figures(figures) == []
     for part, name in (("predictor", "shot"), ("predictor", "logits"), ("denoiser", "x0")):
@@ -99,36 +108,30 @@ def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(
 
 
 def test_towers_are_held_to_torch_and_other_towers_are_named(tmp_path: Path) -> None:
-    write_t5(tmp_path / "t5", 64, 8)
+    write_t5(tmp_path / "t5")
     write_open_clip(tmp_path / "clip")
-    size = EncoderSize(text_width=64, image_width=16, hidden=8)
+    size = EncoderSize(text_width=32, image_width=16, hidden=8)
     source = replace(from_seed(0, "tiny"), towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
-    steps = export_steps(source, {"text_tower": "int8-qdq", "image_tower": "fp16"})
-    made = [run_step(step, tmp_path, Watching()) for step in steps]
-    parts = {name: part for one in made for name, part in one.parts.items()}
-    bundle = Bundle(tmp_path, replace(open_bundle(find("pocket")).manifest, parts=parts, provenance={}, reader=None))
-    figures = compare_with_torch(bundle, source, ["text_tower", "image_tower"])
+    towers, pocket = {"text_tower": "int8-qdq", "image_tower": "fp16"}, open_bundle(find("pocket"))
+    bundle = exported(tmp_path, source, towers, pocket.manifest, provenance={}, reader=None)
+    figures = compare_with_torch(bundle, source, list(towers))
     assert failed_figures(figures) == []
-    for name in ("text_tower", "image_tower"):
+    for name in towers:
         assert figures[name]["rounded_features_relative_error"] < 1e-5 < figures[name]["features_relative_error"]
-    write_t5(tmp_path / "t5", 64, 8, seed=5)
+    write_t5(tmp_path / "t5", seed=5)
     write_open_clip(tmp_path / "clip", seed=5)
     other = replace(source, towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
-    assert {line.partition(":")[0] for line in failed_figures(compare_with_torch(bundle, other, list(parts)))} == set(
-        parts
-    )
+    failed = failed_figures(compare_with_torch(bundle, other, list(towers)))
+    assert {line.partition(":")[0] for line in failed} == set(towers)
     with pytest.raises(ConfigError, match="the source has no towers to compare with"):
         compare_with_torch(bundle, replace(source, towers=None), ["text_tower"])
 
 
-def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_of_other_weights_is_named(whole: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = shutil.copytree(whole.folder, tmp_path / "tiny")
     made_of = {**whole.manifest.provenance, "made_of": {"seed": 1, "size": "tiny"}}
-    copied = replace(whole.manifest, provenance=made_of)
-    write_manifest(whole.folder, copied)
-    try:
-        assert run_command(add_command, [str(whole.folder), "--parts", "encoder", "--json"]) == DIFFERS
-    finally:
-        write_manifest(whole.folder, whole.manifest)
+    write_manifest(copy, replace(whole.manifest, provenance=made_of))
+    assert run_command(add_command, [str(copy), "--parts", "encoder", "--json"]) == DIFFERS
     said = json.loads(capsys.readouterr().out)
     assert said["wrong"][0].startswith("encoder: shot relative error") and set(said["parts"]) == {"encoder"}
 
@@ -160,7 +163,7 @@ def test_a_streamed_network_holds_one_block_and_computes_the_same() -> None:
 
 
 def test_one_weight_is_in_memory_at_a_time_while_a_part_is_written(tmp_path: Path) -> None:
-    size = EncoderSize(text_width=48, image_width=48, hidden=48)
+    size = TINY.encoder
     held = CountedWeights({"encoder.": scattered(Encoder(size))})
     write_streamed(tmp_path, encoder_part(size, held), "fp16")
     largest = max(held.state, key=lambda name: held.state[name].nbytes)

@@ -22,8 +22,6 @@ from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
-from animegamer_rt.backends.interface import PartCache
-from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
@@ -31,7 +29,7 @@ from animegamer_rt.errors import ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 RANDOM = ["--random-weights", "0", "--size", "tiny"]
 
@@ -49,25 +47,6 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
     assert np.stack(frames).shape == (17, 32, 48, 3)
 
 
-def test_a_second_bundle_loads_only_what_differs(
-    tmp_path: Path, whole: Bundle, source: ExportSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = export(source, ExportRequest({**FP16, "encoder": "fp32"}, tmp_path / "other"), Watching())
-    opened, plain = list[str](), onnxruntime.open_session
-
-    def counted(path: Path, device: str, threads: int | None) -> object:
-        opened.append(path.name)
-        return plain(path, device, threads)
-
-    monkeypatch.setattr(onnxruntime, "open_session", counted)
-    loaded: PartCache = {}
-    onnxruntime.load(whole, EngineConfig(threads=1), loaded)
-    assert len(opened) == len(loaded) == 5
-    opened.clear()
-    onnxruntime.load(other, EngineConfig(threads=1), loaded)
-    assert opened == ["encoder.onnx"] and len(loaded) == 5
-
-
 def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source: ExportSource) -> None:
     class Full(Watching):
         def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -80,34 +59,42 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: ExportSource) -> None:
-    watching = Watching()
-    bundle = export(source, ExportRequest({**FP16, "predictor": "int8-qdq"}, tmp_path / "b"), watching)
-    assert watching.steps == ["predictor", "denoiser", "vae", "encoder", "tokenizer"]
-    assert not [path for path in bundle.folder.iterdir() if path.is_dir()]
-    weights = (tmp_path / "b" / "predictor.weights").stat().st_size
-    assert len(watching.told["predictor"]) > 20 and 2 * weights < sum(watching.told["predictor"]) < 4 * weights
-    assert bundle.manifest.parts["predictor"].precision == "int8-qdq"
-    assert 0 < bundle.manifest.provenance["export"]["predictor"]["mean_weight_error"] < 0.01
-    operators = {node.op_type for node in onnx.load(tmp_path / "b" / "predictor.onnx").graph.node}
-    assert "DequantizeLinear" in operators
-
-
-def test_a_killed_export_leaves_no_bundle_and_the_next_one_starts_again(tmp_path: Path, source: ExportSource) -> None:
+@pytest.fixture(scope="module")
+def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Watching]:
+    """A bundle with a predictor in 8 bits, exported where another export was killed."""
+    folder = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-m", "animegamer_rt", "export", "--random-weights", "0", "--size", "tiny"]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "b")],
+        [*command, "--out", str(folder / "b")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
     )
-    written, deadline = tmp_path / ".b.unfinished" / "predictor.onnx", time.monotonic() + 600
+    written, deadline = folder / ".b.unfinished" / "predictor.onnx", time.monotonic() + 600
     while not written.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert [path.name for path in tmp_path.iterdir()] == [".b.unfinished"]
-    export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
-    assert load(tmp_path / "b").manifest.parts and [path.name for path in tmp_path.iterdir()] == ["b"]
+    assert [path.name for path in folder.iterdir()] == [".b.unfinished"]
+    watching = Watching()
+    return export(source, ExportRequest({**FP16, "predictor": "int8-qdq"}, folder / "b"), watching), watching
+
+
+def test_a_killed_export_leaves_no_bundle_and_the_next_one_starts_again(after_a_kill: tuple[Bundle, Watching]) -> None:
+    bundle, watching = after_a_kill
+    assert load(bundle.folder).manifest.parts == bundle.manifest.parts
+    assert [path.name for path in bundle.folder.parent.iterdir()] == ["b"]
+    assert watching.steps == ["predictor", "denoiser", "vae", "encoder", "tokenizer"]
+    assert not [path for path in bundle.folder.iterdir() if path.is_dir()]
+
+
+def test_a_quantised_part_is_made_from_its_fp16_form(after_a_kill: tuple[Bundle, Watching]) -> None:
+    bundle, watching = after_a_kill
+    weights = (bundle.folder / "predictor.weights").stat().st_size
+    assert len(watching.told["predictor"]) > 20 and 2 * weights < sum(watching.told["predictor"]) < 4 * weights
+    assert bundle.manifest.parts["predictor"].precision == "int8-qdq"
+    assert 0 < bundle.manifest.provenance["export"]["predictor"]["mean_weight_error"] < 0.01
+    operators = {node.op_type for node in onnx.load(bundle.folder / "predictor.onnx").graph.node}
+    assert "DequantizeLinear" in operators
 
 
 def test_full_size_needs_the_bytes_that_its_weights_take() -> None:

@@ -1,6 +1,7 @@
 """Our networks, schedule and tokenizer are the libraries' own with the same weights, until two weights are swapped.
 
-The towers' oracles are in test_towers.py. Imports of transformers and diffusers take seconds, so all are in one module.
+The towers' oracles are in test_towers.py. Tests import transformers and diffusers, which takes seconds: every process
+of the tests reads all test files.
 """
 
 from __future__ import annotations
@@ -13,17 +14,14 @@ import unicodedata
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
-import diffusers
 import numpy as np
 import pytest
 import sentencepiece
 import torch
-from benchmarks.peers import __main__ as peers
-from benchmarks.peers import library_networks
 from counted_weights import scattered
 from torch import Tensor, nn
-from transformers import LlamaTokenizer
 
 import fakes
 from animegamer_rt.bundle.manifest import Compatibility
@@ -35,6 +33,13 @@ from animegamer_rt.stages.prompt import PromptBuilder
 
 ROUNDING = 1e-6
 """The largest difference that the order of float32 sums makes at these sizes."""
+
+
+@pytest.fixture(scope="module")
+def library_networks() -> ModuleType:
+    from benchmarks.peers import library_networks
+
+    return library_networks
 
 
 def hold(error: Callable[[], float], ours: nn.Module) -> None:
@@ -62,7 +67,7 @@ def largest(found: Tensor, expected: Tensor) -> float:
 
 
 @torch.no_grad()
-def test_predictor_is_the_mistral_of_transformers() -> None:
+def test_predictor_is_the_mistral_of_transformers(library_networks: ModuleType) -> None:
     size = PredictorSize(32, 2, 4, 2, 48, 60, shot_width=8, sliding_window=12)
     ours = scattered(Predictor(size))
     ours.input_resampler = ours.output_resampler = nn.Identity()  # what is read and injected is then hidden states
@@ -99,6 +104,8 @@ def test_predictor_is_the_mistral_of_transformers() -> None:
 
 
 def test_tokens_are_those_of_llamas_tokenizer_in_every_script(tmp_path: Path) -> None:
+    from transformers import LlamaTokenizer
+
     draw, scripts = random.Random(5), every_script()
     common = [script[:6] for script in scripts]
     sentences = [sentence(draw, letters) for letters in (common, scripts) for _ in range(5000)]
@@ -140,7 +147,7 @@ def sentence(draw: random.Random, scripts: list[str]) -> str:
 
 
 @torch.no_grad()
-def test_denoiser_without_motion_is_the_transformer_of_diffusers() -> None:
+def test_denoiser_without_motion_is_the_transformer_of_diffusers(library_networks: ModuleType) -> None:
     size = DenoiserSize(64, 2, 2, 24, 4, 6, shot_tokens=10)
     ours = scattered(Denoiser(size))
     for weight in ours.motion.fc_out.parameters():
@@ -158,7 +165,7 @@ def test_denoiser_without_motion_is_the_transformer_of_diffusers() -> None:
 
 
 @torch.no_grad()
-def test_vae_is_the_decoder_of_diffusers() -> None:
+def test_vae_is_the_decoder_of_diffusers(library_networks: ModuleType) -> None:
     size = VaeSize(4, (1, 1, 2, 2), 1, 4, 2)
     ours = scattered(VaeDecoder(size))
     theirs = library_networks.vae(ours)
@@ -171,7 +178,9 @@ def test_vae_is_the_decoder_of_diffusers() -> None:
 
 
 def test_schedule_is_the_sde_solver_of_diffusers() -> None:
-    theirs = diffusers.CogVideoXDPMScheduler(
+    from diffusers import CogVideoXDPMScheduler
+
+    theirs = CogVideoXDPMScheduler(
         prediction_type="sample", rescale_betas_zero_snr=True, timestep_spacing="trailing", snr_shift_scale=3.0
     )
     theirs.set_timesteps(50)
@@ -195,6 +204,8 @@ def test_schedule_is_the_sde_solver_of_diffusers() -> None:
 
 
 def test_turns_of_the_libraries_networks_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.peers import __main__ as peers
+
     told = ["--plan", "fast", "--turns", "1", "--threads", "1", "--results", str(tmp_path)]
     assert peers.main(told) == 0, capsys.readouterr().err
     (path,) = tmp_path.iterdir()

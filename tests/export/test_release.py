@@ -19,13 +19,12 @@ from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch import Tensor
 from torch_engines import torch_engines
 from tower_files import clip_features, write_open_clip, write_t5
-from transformers import T5EncoderModel
 from watching import FP16, Watching
 
 from animegamer_client import Client, Frame
 from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import PARTS
-from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.steps import ExportRequest, export, export_steps, run_step
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import whole_encoder, with_weights
 from animegamer_rt import cli
@@ -42,7 +41,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 from animegamer_rt.video import write_png
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
@@ -93,11 +92,12 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
 
 
 def test_published_files_become_a_clip_and_a_served_turn_with_a_predictor_in_4_bits(
-    release: Path, tmp_path: Path
+    bundle: Bundle, tmp_path: Path
 ) -> None:
-    """The whole way: export, `play --plan fast` to an mp4, `serve` to a client; each twice, with the same frames."""
-    out, source = tmp_path / "qiqi", ["--checkpoints", str(release), "--picture", "32x48"]
-    assert run_command(add_command, [*source, "--precision", "predictor=int4-qdq", "--out", str(out)]) == 0
+    """Then `play --plan fast` to an mp4, `serve` to a client; each twice, with the same frames."""
+    out = tmp_path / "qiqi"
+    quantize = ["quantize", str(bundle.folder), "--precision", "predictor=int4-qdq", "--out", str(out)]
+    assert cli.main(quantize) == 0
     manifest = load(out).manifest
     assert manifest.parts["predictor"].precision == "int4-qdq"
     plans = {name: replace(plan, fidelity={"ssim": 0.9}) for name, plan in manifest.plans.items()}
@@ -125,6 +125,8 @@ def test_published_files_become_a_clip_and_a_served_turn_with_a_predictor_in_4_b
 def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     release: Path, bundle: Bundle, tmp_path: Path
 ) -> None:
+    from transformers import T5EncoderModel
+
     source = np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8)
     write_png(tmp_path / "start.png", source)
     config = EngineConfig(threads=1)
@@ -192,4 +194,5 @@ def test_a_weight_that_the_precision_cannot_hold_ends_the_export(release: Path, 
     with pytest.raises(CheckpointError, match=r"denoiser, .*1.*mlp_in\.weight: .*1e\+05 overflows fp16"):
         export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
-    export(source, ExportRequest({**FP16, "denoiser": "bf16"}, tmp_path / "b"), Watching())
+    for step in export_steps(source, {"denoiser": "bf16"}):
+        run_step(step, tmp_path, Watching())

@@ -31,7 +31,9 @@ def published(count: int = 2) -> dict[str, Any]:
 
 def test_shots_are_written_as_the_published_script_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, path = tmp_path / "demo.txt", tmp_path / "mllm-output.pt"
-    script.write_text("Tofi waves in the meadow.\n\n<S>Bixo</S><MD>run</MD><EV>city</EV>\n", encoding="utf-8")
+    script.write_text(
+        "Tofi waves in the meadow.\n\nCharacter: Bixo; Motion: run; Background: city.\n", encoding="utf-8"
+    )
     for _ in range(2):  # its own file is replaced
         assert main(["shots", "write", str(path), "--bundle", "pocket", "--instructions", str(script)]) == 0
     written, expected = torch.load(path, weights_only=True), published()

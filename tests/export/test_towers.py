@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from tower_files import clip_features, t5_config, write_open_clip, write_t5
-from transformers import T5ForConditionalGeneration
 
 from animegamer_export.parts.streamed.parts import StreamedPart
 from animegamer_export.parts.streamed.write import write_streamed
@@ -61,6 +60,8 @@ def test_text_tower_is_the_librarys_encoder(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_whole_t5_as_a_bin_file_is_read_for_its_encoder(tmp_path: Path) -> None:
+    from transformers import T5ForConditionalGeneration
+
     torch.manual_seed(5)
     model = T5ForConditionalGeneration(t5_config()).eval()
     model.config.save_pretrained(tmp_path)

@@ -21,7 +21,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Machine:
-    """driver: its version, empty where there is none. arch: the GPU's. programs: (process, bytes) of others on it.
+    """driver: its version, empty where there is none. arch: the GPU's.
 
     torch_cuda: the CUDA that PyTorch was built for. start: what PyTorch says when CUDA does not start. code: CUDA's
     error of the first kernel.
@@ -30,7 +30,6 @@ class Machine:
     driver: str = "590.48"
     arch: tuple[int, int] = (8, 9)
     free_bytes: int = 20 * GIB
-    programs: tuple[tuple[int, int], ...] = ()
     torch_cuda: str | None = "13.0"
     start: str = ""
     code: int = 0
@@ -99,6 +98,3 @@ class _Nvml(FakeNvml):
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
         return SimpleNamespace(total=24 * GIB, free=self._machine.free_bytes)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in self._machine.programs]

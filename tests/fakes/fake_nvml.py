@@ -52,9 +52,6 @@ class FakeNvml(ModuleType):
         self._offer("memory")
         return SimpleNamespace(total=80 * 2**30, used=3 * 2**30)
 
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: str) -> list[SimpleNamespace]:
-        return []
-
     def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
         self._offer("temperature")
         return 41

@@ -5,6 +5,8 @@ Every message that comes back is decoded with the protocol's own checks: each te
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import queue
@@ -22,6 +24,7 @@ from typing import Any
 
 import zmq
 
+from animegamer_rt.cli import main
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
 SOON = "from animegamer_rt.serving.server import workers; workers.BACKOFF_S = 0.05"
@@ -47,11 +50,11 @@ class LiveServer:
         code: str = "",
         **settings: object,
     ) -> None:
-        arguments = ["serve", "--bundle", str(bundle), "--state-dir", str(state), "--device", device, "--port", "0"]
+        arguments = serve_arguments(bundle, state, *options, device=device, **settings)
         program = f"import sys\n{code}\n{SOON}\nfrom animegamer_rt.cli import main\nsys.exit(main(sys.argv[1:]))"
         self.state = state
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments, *options, *config_file(Path(f"{state}.toml"), **settings)],
+            [sys.executable, "-c", program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -146,16 +149,22 @@ class LiveServer:
         raise AssertionError(f"the server never said {text!r}: {self.said}")
 
 
-def config_file(path: Path, **settings: object) -> list[str]:
-    """Write settings of `serve`, if there are any; returns the options that name the file."""
+def serve_arguments(bundle: Path, state: Path, *options: str, device: str, **settings: object) -> list[str]:
+    """The command line of a server. Writes the settings, if there are any, into the file that it names."""
+    command = ["serve", "--bundle", str(bundle), "--state-dir", str(state), "--device", device, "--port", "0", *options]
     if not settings:
-        return []
+        return command
+    path = Path(f"{state}.toml")
     path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()), encoding="utf-8")
-    return ["--config", str(path)]
+    return [*command, "--config", str(path)]
 
 
 def refusal(bundle: Path, state: Path, *options: str, code: str = "", **settings: object) -> tuple[int, str]:
-    """Exit code and last words of a server that cannot start."""
+    """Exit code and last words of a server that cannot start: in this process, unless `code` runs before it."""
+    if not code:
+        with contextlib.redirect_stderr(io.StringIO()) as stderr:
+            result = main(serve_arguments(bundle, state, *options, device="simulated:0.05", **settings))
+        return result, stderr.getvalue()
     with LiveServer(bundle, state, *options, code=code, **settings) as server:
         result = server.process.wait(TIMEOUT_S)
         for _ in until_timeout():

@@ -1,22 +1,30 @@
-"""Tiny T5 and CLIP folders as transformers and open_clip write them, and transformers' own networks of them."""
+"""Tiny T5 and CLIP folders as transformers and open_clip write them, and transformers' own networks of them.
+
+Functions import transformers, which takes seconds: every process of the tests reads all test files.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from counted_weights import scattered
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import CLIPVisionConfig, CLIPVisionModel, T5Config, T5EncoderModel
 
 import fakes
 from animegamer_export.towers.image import MEAN, STD
 
+if TYPE_CHECKING:
+    from transformers import CLIPVisionModel, T5Config, T5EncoderModel
+
 
 def t5_config(width: int = 32, heads: int = 4) -> T5Config:
+    from transformers import T5Config
+
     return T5Config(
         d_model=width, d_kv=8, d_ff=48, num_layers=3, num_decoder_layers=1, num_heads=heads, vocab_size=300,
         feed_forward_proj="gated-gelu", dropout_rate=0.0,
@@ -25,6 +33,8 @@ def t5_config(width: int = 32, heads: int = 4) -> T5Config:
 
 def write_t5(folder: Path, width: int = 32, heads: int = 4, seed: int = 3) -> T5EncoderModel:
     """A T5 folder as transformers writes it, with the tokenizer's file; the library's own model of it."""
+    from transformers import T5EncoderModel
+
     torch.manual_seed(seed)
     model = T5EncoderModel(t5_config(width, heads)).eval()
     model.save_pretrained(folder)
@@ -63,6 +73,8 @@ def write_open_clip(
     folder: Path, width: int = 16, head_width: int = 8, patch: int = 4, seed: int = 4
 ) -> CLIPVisionModel:
     """A folder as open_clip's on the hub: its config, one file of both of CLIP's towers. Returns the vision model."""
+    from transformers import CLIPVisionConfig, CLIPVisionModel
+
     torch.manual_seed(seed)
     config = CLIPVisionConfig(
         hidden_size=width, intermediate_size=4 * width, num_hidden_layers=3, num_attention_heads=width // head_width,

@@ -18,14 +18,14 @@ from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import bundles
 from animegamer_pocket.__main__ import main
 from animegamer_pocket.world.captions import parse
-from animegamer_rt.backends.interface import Engines, PartCache
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 SHORT = ("--recipe", "short", "--threads", "1")
 
@@ -48,7 +48,7 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     _, printed, _ = built
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
     trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
-    assert named == [*trained, "readers", "bundle", "plans", "answers", "quality"]
+    assert named == [*trained, "readers", "bundle", "plans", "quality"]
 
 
 def test_an_interrupted_phase_goes_on_to_the_same_weights(
@@ -102,11 +102,10 @@ def played(bundle: Bundle, engines: Engines) -> np.ndarray:
 
 
 def test_turns_with_history_are_played_in_8_bits_in_float32_and_by_pytorch(bundle: Bundle) -> None:
-    parts: PartCache = {}
     clips = {}
     for device, *precisions in (("cpu", "int8", "fp16"), ("cpu-fp32", "fp16", "fp16"), ("torch-cpu", "fp32", "fp32")):
         threads = None if device == "torch-cpu" else 1
-        engines = open_engines(bundle, EngineConfig(device, threads=threads), parts)
+        engines = open_engines(bundle, EngineConfig(device, threads=threads))
         assert ("denoiser in 8 bits" in engines.device) == (device == "cpu")
         assert [engines.precision_of(bundle, role) for role in ("denoiser", "vae")] == precisions
         clips[device] = played(bundle, engines)

@@ -21,7 +21,7 @@ from animegamer_pocket.reader.samples import NOT_JUDGED, encode_scene, samples_o
 from animegamer_pocket.reader.training import train_reader
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.language.words import split_words, word_features
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 
 def test_pieces_of_words_are_those_of_the_shipped_weights() -> None:

@@ -24,7 +24,6 @@ from animegamer_rt import (
     Done,
     FrameReady,
     Game,
-    InstructionError,
     PlanError,
     Player,
     SessionError,
@@ -34,7 +33,7 @@ from animegamer_rt import (
     pipeline,
 )
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 WAVE = "Mia waves."
 
@@ -134,21 +133,6 @@ def test_unknown_choice_is_refused_with_the_nearest(options: dict[str, str], kin
         animegamer_rt.open(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["  ", None])
-def test_text_that_cannot_be_played_is_refused_before_the_turn(game: Game, text: str) -> None:
-    with pytest.raises(InstructionError):
-        game.stream(text)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"seed": -1}, {"seed": 2**128}, {"history_turns": -1}, {"image": "picture.png"}, {"motion": "gently wave"}],
-)
-def test_game_that_cannot_start_is_refused(player: Player, options: dict[str, object]) -> None:
-    with pytest.raises(AnimeGamerError):
-        player.start(**options)  # type: ignore[arg-type]
-
-
 CALLS: dict[str, Callable[[Player], Any]] = {
     "open(5)": lambda _: animegamer_rt.open(5),  # type: ignore[arg-type]
     "open('')": lambda _: animegamer_rt.open(""),
@@ -162,9 +146,15 @@ CALLS: dict[str, Callable[[Player], Any]] = {
     "seed '1'": lambda player: player.start("1"),  # type: ignore[arg-type]
     "seed 1.5": lambda player: player.start(1.5),  # type: ignore[arg-type]
     "seed True": lambda player: player.start(True),
+    "seed -1": lambda player: player.start(-1),
+    "seed 2**128": lambda player: player.start(2**128),
     "history": lambda player: player.start(1, history_turns="2"),  # type: ignore[arg-type]
+    "history -1": lambda player: player.start(1, history_turns=-1),
     "image": lambda player: player.start(1, image=5, motion="wave"),  # type: ignore[arg-type]
+    "image alone": lambda player: player.start(1, image="picture.png"),
+    "motion alone": lambda player: player.start(1, motion="gently wave"),
     "turn": lambda player: player.start(1).turn(None),  # type: ignore[arg-type]
+    "blank": lambda player: player.start(1).stream("  "),  # before the turn begins
     "rewind": lambda player: player.start(1).rewind("0"),  # type: ignore[arg-type]
     "branch": lambda player: player.start(1).branch(0, seed="x"),  # type: ignore[arg-type]
     "instruction": lambda _: Instruction.parse(5),  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_another_process_gets_the_same_configuration() -> None:
     more = (
         EngineConfig("cpu-fp32", threads=3),
         EngineConfig("torch", "fp8", "wgmma"),
-        EngineConfig("simulated:0.5:overlapping", frame_size="720x480"),
+        EngineConfig("simulated:0.5", frame_size="720x480"),
     )
     for config in (*map(EngineConfig, DEVICES), *more):
         assert parsed(*config.to_args()) == config
@@ -49,23 +49,3 @@ def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pyte
         with pytest.raises(SystemExit):
             main([*command, "--device", "simulated:1"])
         assert "--device: invalid choice: 'simulated:1' (choose from" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("config", "computed", "higher"),
-    [
-        (EngineConfig(threads=3), {"int8"}, EngineConfig("cpu-fp32", threads=3)),
-        (EngineConfig(), set[str](), None),
-        (EngineConfig("cpu-fp32"), set[str](), None),
-        (EngineConfig("torch", "fp8", "wgmma"), {"bf16", "fp8"}, EngineConfig("torch", "bf16", "wgmma")),
-        (EngineConfig("torch"), {"fp16"}, EngineConfig("torch", "fp32")),
-        (EngineConfig("torch"), {"bf16"}, None),
-        (EngineConfig("torch-cpu", "bf16"), {"bf16"}, EngineConfig("torch-cpu", "fp32")),
-        (EngineConfig("torch-cpu"), {"fp32"}, None),
-        (EngineConfig("simulated:1"), set[str](), None),
-    ],
-)
-def test_the_next_higher_precision_is_of_the_same_device(
-    config: EngineConfig, computed: set[str], higher: EngineConfig | None
-) -> None:
-    assert config.in_higher_precision(computed) == higher

@@ -19,8 +19,7 @@ from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import PictureError
 from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
-from animegamer_rt.state.game import Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, Scene
 
 LANGUAGE = Path(__file__).parents[2] / "benchmarks" / "language"
 
@@ -167,7 +166,7 @@ def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
         "a part": shown[16:, 24:],
         "grey": cv2.cvtColor(shown, cv2.COLOR_RGB2GRAY),
     }
-    nobody = {"one pixel": shown[:1, :1], "white": np.full_like(shown, 255), "clear": np.dstack([shown, 0 * opaque])}
+    nobody = {"a corner": shown[:16, :16], "white": np.full_like(shown, 255), "clear": np.dstack([shown, 0 * opaque])}
     start = tmp_path / "start.png"
     with animegamer_rt.open("pocket", plan="fast") as player:
 
@@ -183,6 +182,8 @@ def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
             assert grey or (scene.people[1], scene.clothes["Tofi"]) == ("Tofi", "party"), name
         for name, picture in nobody.items():
             assert "shows nobody whom pocket knows: Mirel" in (understood(picture).notice or ""), name
+        with pytest.raises(PictureError, match=r"too small; found 1 x 1; expected 16 x 16 pixels or more"):
+            understood(shown[:1, :1])
         start.write_bytes(b"hello")
         with pytest.raises(PictureError, match=r"start\.png: not a readable picture"):
             player.start(seed=1, image=start, motion="wave")

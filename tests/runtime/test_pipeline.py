@@ -14,8 +14,7 @@ from animegamer_rt.errors import ConfigError, PlanError, SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import CharacterState, GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import CharacterState, GameState, Instruction
 
 WAVE = Instruction("Mia waves.")
 

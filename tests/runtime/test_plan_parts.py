@@ -31,7 +31,7 @@ from animegamer_rt.errors import BackendError, BundleFormatError, PlanError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 POCKET = Path(open_bundle("pocket").folder)
 
@@ -80,9 +80,8 @@ def test_a_plan_is_played_by_its_own_denoiser_and_vae(tiny: Bundle) -> None:
     assert not np.array_equal(played(bundle, config, "x"), before)
     with animegamer_rt.open(bundle, plan="x") as player:
         assert player.pipeline.plan_name == "x"
-    cache: dict[str, Any] = {}
     for plan in ("x", "balanced"):
-        engines = open_engines(bundle, config, cache, plan)
+        engines = open_engines(bundle, config, plan)
         assert engines.parts == bundle.parts_of(plan)
 
 
@@ -102,7 +101,7 @@ def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> No
         parts, most = bundle.parts_of(plan), {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226}
         most |= {"cached_tokens": 1600, "longer": 1624, "channels": 4, "rows_count": 2}
         config = EngineConfig("tensorrt")
-        engines = tensorrt.load(bundle, config, None, parts, device=FakeDevice(most), tell=lambda _: None)
+        engines = tensorrt.load(bundle, config, parts, device=FakeDevice(most), tell=lambda _: None)
         return replace(engines, parts=parts)
 
     own = [graph for graph in engine_graphs(bundle) if "_x" in graph]

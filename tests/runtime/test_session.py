@@ -12,8 +12,7 @@ from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Predict, Session
 from animegamer_rt.stages.predictor import Prediction
-from animegamer_rt.state.game import CharacterState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import CharacterState, Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies.", "Mia sleeps."]
 

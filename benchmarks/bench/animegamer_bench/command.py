@@ -1,13 +1,12 @@
-"""`animegamer-rt bench run|serve|compare|show`: the options of each.
+"""`animegamer-rt bench run|serve|compare`: the options of each.
 
-Code that plays turns is imported when a verb runs, so that `bench show` loads no engine.
+Code that plays turns is imported when a verb runs, so that `bench compare` loads no engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 from animegamer_rt.arguments import whole
@@ -15,8 +14,7 @@ from animegamer_rt.engine_config import EngineConfig, add_bundle_options, add_en
 from animegamer_rt.errors import ConfigError
 
 from .compare import compare
-from .presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, load_suite, results_folder
-from .table import show
+from .suites import ONE_GAME, SUITE_GAMES, TIMED, TURNS, load_suite, results_folder
 
 
 def add_bench(bench: argparse.ArgumentParser) -> None:
@@ -32,15 +30,9 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     run.set_defaults(run=_run)
     add = run.add_argument
     add("--suite", type=whole(1, 99), help="run a frozen suite, for citable figures; 10 minutes per plan")
-    add(
-        "--preset",
-        choices=tuple(PRESETS),
-        help="named settings; --bundle, --plan and --turns override them (docs: benchmarks/README.md)",
-    )
     add_bundle_options(run)
-    run.set_defaults(bundle=None)
     add_engine_options(run)
-    add("--turns", type=whole(1, 10_000), help="turns per measurement (default: 15)")
+    add("--turns", type=whole(1, 10_000), help=f"turns to measure (default: {TURNS})")
     _add_results(run)
 
     serve = verbs.add_parser("serve", help="measure the server")
@@ -49,18 +41,13 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--turns", type=whole(1, 10_000), default=25, help="turns per measurement (default: %(default)s)"
     )
+    serve.add_argument("--workers", type=whole(1, 64), default=1, help="of each server (default: %(default)s)")
     _add_results(serve)
 
     two = verbs.add_parser("compare", help="compare two records")
-    two.set_defaults(run=lambda options: compare(options.first, options.second, options.json))
+    two.set_defaults(run=lambda options: compare(options.first, options.second))
     two.add_argument("first", type=Path, metavar="RECORD", help="record of `bench run`")
     two.add_argument("second", type=Path, metavar="RECORD", help="another record")
-    two.add_argument("--json", action="store_true", help="print JSON")
-
-    table = verbs.add_parser("show", help="print records as a table")
-    table.set_defaults(run=lambda options: show(options.records, options.format))
-    table.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="records of `bench run`")
-    table.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
 
 
 def _add_results(verb: argparse.ArgumentParser) -> None:
@@ -75,23 +62,15 @@ def _indented(text: str) -> str:
 def _run(options: argparse.Namespace) -> int:
     from .run import BenchOptions, bench
 
-    if options.suite is not None and (options.preset is not None or options.turns is not None):
-        raise ConfigError("a suite has its own turns", found="--preset or --turns", do="drop them, or --suite")
+    if options.suite is not None and options.turns is not None:
+        raise ConfigError("a suite has its own turns", found="--turns", do="drop it, or --suite")
     suite = None if options.suite is None else load_suite(options.suite)
-    preset = PRESETS.get(options.preset, Preset())
-    settings = replace(
-        preset,
-        bundle=preset.bundle if options.bundle is None else options.bundle,
-        plans=preset.plans if options.plan is None else (options.plan,),
-        turns=preset.turns if options.turns is None else options.turns,
-        made_by=preset.made_by if options.bundle is None else None,
-    )
-    name = options.preset if settings == preset else None
     engines, results = EngineConfig.from_arguments(options), options.results or results_folder()
-    return bench(BenchOptions(settings, name, engines, results, suite))
+    return bench(BenchOptions(options.bundle, options.plan, options.turns or TURNS, engines, results, suite))
 
 
 def _serve(options: argparse.Namespace) -> int:
     from .serve import bench_serve
 
-    return bench_serve(options.bundle, options.plan, options.turns, options.results or results_folder())
+    results = options.results or results_folder()
+    return bench_serve(options.bundle, options.plan, options.turns, results, workers=options.workers)

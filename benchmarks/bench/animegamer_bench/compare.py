@@ -6,15 +6,12 @@ the software.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.untrusted import plain
@@ -27,7 +24,7 @@ COHORT = (
 )
 """Settings that must be equal in both records, unless a record is too old to have them."""
 SETTINGS = (
-    *("gpu", "runs_on", "preset", "attention", "variant", "memory_source", "threads"),
+    *("gpu", "runs_on", "attention", "variant", "memory_source", "threads"),
     *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
 )
 """Settings whose differences are listed."""
@@ -37,11 +34,12 @@ FIGURES = (
     *("start_to_prompt_seconds", "denoiser_floor_seconds", "memory_peak_mib", "host_memory_peak_mib", "fps"),
     "ratio_to_floor",
 )
+WIDEST = 1 + max(map(len, FIGURES))
 RESAMPLES, CONFIDENCE = 2000, 95
 
 
-def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
-    """Prints the figures of two records, as tables or as JSON; returns 0.
+def compare(first_path: Path, second_path: Path) -> int:
+    """Prints the figures of two records; returns 0.
 
     Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
@@ -53,27 +51,14 @@ def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
             expected="the same machine, bundle, plan, suite and precision",
             do="compare records of the same cohort",
         )
-    found, other = list(figures(first, second)), differences(first, second, SETTINGS)
-    conclusion = verdict(first, second)
-    if as_json:
-        told = {
-            "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in found},
-            "differences": {name: {"a": a, "b": b} for name, a, b in other},
-            "verdict": conclusion,
-        }
-        print(json.dumps(told, indent=1))
-        return 0
-    table = Table(title="seconds, unless stated otherwise")
-    for column in ("figure", "A", "B", "B / A"):
-        table.add_column(column, justify="left" if column == "figure" else "right", overflow="fold")
-    for name, a, b in found:
-        table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.3f}" if a else "")
-    console = Console(markup=False)
     for label, path, record in (("A", first_path, first), ("B", second_path, second)):
-        console.print(plain(f"{label}: {path} ({_about(record)})"), soft_wrap=True, highlight=False)
-    console.print(table)
-    for line in (*(f"{name}: A {a}; B {b}" for name, a, b in other), conclusion):
-        console.print(plain(line), soft_wrap=True, highlight=False)
+        print(plain(f"{label}: {path} ({_about(record)})"))
+    print(f"{'seconds':<{WIDEST}}{'A':>10}{'B':>10}{'B / A':>8}")
+    for name, a, b in figures(first, second):
+        print(f"{plain(name):<{WIDEST}}{a:>10.3f}{b:>10.3f}{f'{b / a:.3f}' if a else '':>8}")
+    for name, a, b in differences(first, second, SETTINGS):
+        print(plain(f"{name}: A {a}; B {b}"))
+    print(verdict(first, second))
     return 0
 
 

@@ -118,10 +118,6 @@ class Card:
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         return None if memory is None else int(memory.used)
 
-    def watts(self) -> float | None:
-        """Current power in watts."""
-        return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
-
 
 def open_card(uuid: str | None = None) -> Card | None:
     """The GPU used for playing; None if NVML cannot tell which, or reports nothing (`open_nvml`)."""

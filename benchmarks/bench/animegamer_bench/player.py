@@ -26,27 +26,25 @@ from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from .turns import describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
-MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
+MEMORY = "animegamer_process_resident_memory_bytes"
 LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
 """Settings that never refuse a turn."""
 TIMEOUT_S = 120.0
 """Timeout for a message. A turn sends progress more often, even on a slow machine."""
 INSTRUCTION = "One waits."
-STALLED_BYTES = 65_536
 ENGINES = ("reader", "predictor", "denoiser", "vae")
 """Stages that run a network."""
 
 
 class ServerProcess:
-    """A server with the state folder `state`, ready inside `with`. start_s: start timeout."""
+    """A server with the state folder `state`, ready inside `with`."""
 
-    def __init__(
-        self, bundle: Path, device: str, state: Path, plan: str | None = None, start_s: float = START_S
-    ) -> None:
+    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None, workers: int = 1) -> None:
         state.mkdir(parents=True)
-        self.device, self._start_s = device, start_s
+        self.device = device
         self._outputs = state / "stdout.txt", state / "stderr.txt"
-        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), port=0, state_dir=state)
+        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), workers=workers)
+        options = replace(options, port=0, state_dir=state)
         settings = state / "serve.toml"
         settings.write_text(print_config(options), encoding="utf-8")
         command = child_command("animegamer_rt", "serve", "--config", str(settings))
@@ -94,7 +92,7 @@ class ServerProcess:
         return {"processor_share": round(used / over, 5), "seconds": round(over, 1)}
 
     def _await(self, stream: int, text: str) -> str:
-        until = time.monotonic() + self._start_s
+        until = time.monotonic() + START_S
         while time.monotonic() < until:
             lines = self._outputs[stream].read_text(encoding="utf-8", errors="replace").split("\n")
             found = [line for line in lines[:-1] if text in line]
@@ -167,12 +165,10 @@ class TurnTiming:
 
 
 class Player:
-    """One connection with one session at a time. stalled: its socket buffers as little as possible."""
+    """One connection with one session at a time."""
 
-    def __init__(self, port: int, *, stalled: bool = False, **hello: Any) -> None:
+    def __init__(self, port: int, **hello: Any) -> None:
         self.socket = _socket()
-        if stalled:
-            self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
         self.socket.connect(f"tcp://127.0.0.1:{port}")
         self._control_port, self._session, self._token = port + 1, "", ""
         self._turn: TurnTiming | None = None
@@ -256,11 +252,8 @@ def _socket() -> zmq.Socket[bytes]:
 
 
 def play_together(turns: Mapping[Player, int]) -> list[TurnTiming]:
-    """All players concurrently, each with a number of sequential turns; returns the turns in the order of completion.
-
-    A player of 0 turns with a pending turn is not read.
-    """
-    poller, played, left = zmq.Poller(), list[TurnTiming](), {player: count for player, count in turns.items() if count}
+    """All players concurrently, each with a number of sequential turns; returns the turns in order of completion."""
+    poller, played, left = zmq.Poller(), list[TurnTiming](), dict(turns)
     of_socket = {player.socket: player for player in left}
     for player in turns:
         player.begin()

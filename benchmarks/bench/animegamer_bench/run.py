@@ -1,7 +1,7 @@
 """`animegamer-rt bench run`: seconds per turn on this machine, by stage, and memory.
 
-Measures whole turns without encoding, of a frozen suite or of a game with a full history. Writes one JSON record per
-plan.
+Measures whole turns of one plan without encoding, of a frozen suite or of a game with a full history. Writes a JSON
+record.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
-from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS
 from animegamer_rt.bundle.roles import ROLES, graph_names
 from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
-from animegamer_rt.errors import BundleNotFoundError, OutputError
+from animegamer_rt.errors import OutputError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import describe_host, environment
 
 from .machine import Card, Watch, describe, machine_facts, open_card, reader, watch_alone
-from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, Suite, load_suite, results_folder
 from .records import SAMPLES, TURN_FORMAT, figures_of, unsteady, write_record
+from .suites import ONE_GAME, SUITE_GAMES, TIMED, TURNS, Suite, load_suite, results_folder
 from .table import print_record
 from .turns import judge, measure_fresh_process, measure_suite, measure_turns, play_gate
 
@@ -46,55 +46,38 @@ GATE_TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What to measure, and where to write. preset: the name of these settings, None if changed.
+    """What to measure, and where to write. plan: None for the bundle's default. suite: measured instead of `turns`."""
 
-    suite: measured instead of the settings' turns.
-    """
-
-    settings: Preset = Preset()
-    preset: str | None = None
+    bundle: str = "pocket"
+    plan: str | None = None
+    turns: int = TURNS
     engines: EngineConfig = DEFAULT_CONFIG
     results: Path = field(default_factory=results_folder)
     suite: Suite | None = None
 
 
 def bench(options: BenchOptions) -> int:
-    """Measures every plan of the settings; prints and writes a record of each.
+    """Measures a plan; prints and writes its record.
 
     Raises AnimeGamerError; KeyboardInterrupt after Ctrl-C, once the record of the turns so far is written.
     """
     make_folder(options.results)
-    bundle = _open(options.settings)
-    plans = options.settings.plans or (bundle.default_plan,)
-    for plan in plans:
-        bundle.plan(plan)
+    bundle = open_bundle(options.bundle)
+    plan = options.plan or bundle.default_plan
+    bundle.plan(plan)
     # Before the engines are opened here: a GPU may not hold both.
-    fresh = {plan: measure_fresh_process(bundle, plan, options.engines) for plan in plans}
-    engines = open_engines(bundle, options.engines, plan=plans[0])
-    for plan in plans:
-        if engines.parts != bundle.parts_of(plan):
-            del engines  # a GPU may not hold both
-            engines = open_engines(bundle, options.engines, plan=plan)
-        record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
-        print_record(record)
-        try:
-            name = f"{record['bundle']}-{record['plan']}"
-            print(f"record: {write_record(options.results, name, record)}")
-        except OutputError:  # this is all that remains of the run
-            print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
-            raise
-        if not record["complete"]:
-            raise KeyboardInterrupt
-    return 0
-
-
-def _open(settings: Preset) -> Bundle:
+    fresh = measure_fresh_process(bundle, plan, options.engines)
+    engines = open_engines(bundle, options.engines, plan=plan)
+    record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh)
+    print_record(record)
     try:
-        return open_bundle(settings.bundle)
-    except BundleNotFoundError as error:
-        if settings.made_by is None:
-            raise
-        raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
+        print(f"record: {write_record(options.results, f'{bundle.manifest.name}-{plan}', record)}")
+    except OutputError:  # this is all that remains of the run
+        print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
+        raise
+    if not record["complete"]:
+        raise KeyboardInterrupt
+    return 0
 
 
 def _measure(
@@ -118,7 +101,7 @@ def _measure(
     before, clips = watch_alone(read), play_gate(pipeline, texts)
     with Watch(read) as watch:
         if suite is None:
-            timed = measure_turns(pipeline, options.settings.turns)
+            timed = measure_turns(pipeline, options.turns)
         else:
             timed = measure_suite(pipeline, suite)
     gpu = card.facts() if card is not None else None  # while it is still warm
@@ -147,7 +130,6 @@ def _measure(
         "gpu": gpu,
         "device": device,
         "runs_on": engines.device,
-        "preset": options.preset,
         # An interrupted suite is not a suite.
         "suite": suite.number if suite and suite == load_suite(suite.number) else None,
         "suite_sha256": suite.sha256 if suite else None,

@@ -26,7 +26,7 @@ from animegamer_rt.profiling.host import describe_host, environment
 from animegamer_rt.serving.wire import CODECS
 
 from .machine import machine_facts, read_machine, watch_alone
-from .player import DROPPED, Player, ServerProcess, TurnTiming, play_together
+from .player import Player, ServerProcess, TurnTiming, play_together
 from .records import series, write_record
 from .table import COMPUTED, lines
 
@@ -37,32 +37,29 @@ GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
     "mib_per_session": 1.0,
-    "stalled_ratio": 1.02,
     "processor_share": 0.005,
 }
-"""overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. stalled_ratio: within noise of
-1. processor_share: of a core, by an idle server."""
+"""overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. processor_share: of a core,
+by an idle server."""
 KINDS = ("overhead", "idle", "transfer", "crowd", "cancel", "memory")
 """Record fields with one entry per measured server."""
 IDLE_S_PER_TURN = 1.0
 """Seconds that an idle server is watched, per turn of the other measurements."""
 WINDOW_FULL = 5
 """Turns after which a game's history window is full, in every bundle so far."""
-STALLED_ROUNDS = 4
-"""Minimum turns measured next to a player who reads, and next to one who does not."""
-MAX_BUFFERED = 20
-"""Maximum turns until frames are dropped for a player who does not read, as the send queue and sockets buffer some."""
 CONNECTIONS = 100
 FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
 
 Figures = dict[str, Any]
 
 
-def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s: float = 0.2) -> int:
+def bench_serve(
+    model: str, plan: str | None, turns: int, results: Path, *, workers: int = 1, turn_s: float = 0.2
+) -> int:
     """Measures, prints, and writes a record under `results`. Raises AnimeGamerError.
 
-    model: a bundle's name or folder. plan: None for its default. turns: samples per figure. turn_s: seconds of a
-    simulated turn.
+    model: a bundle's name or folder. plan: None for its default. turns: samples per figure. workers: of
+    each server. turn_s: seconds of a simulated turn.
     """
     make_folder(results)
     bundle = open_bundle(model)
@@ -72,7 +69,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
     print(f"{name}, plan {plan}, on {describe_host()}")
     before = watch_alone(read_machine)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = _measure(bundle, plan, turns, turn_s, Path(folder))
+        found = _measure(bundle, plan, turns, workers, turn_s, Path(folder))
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
@@ -81,6 +78,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
         **machine_facts(),
         "plan": plan,
         "turns": turns,
+        "workers": workers,
         "turn_s": turn_s,
         "goals": GOALS,
         "activity": {"before": before, "after": watch_alone(read_machine)},
@@ -92,7 +90,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
     return 0
 
 
-def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path) -> Figures:
+def _measure(bundle: Bundle, plan: str, turns: int, workers: int, turn_s: float, folder: Path) -> Figures:
     """Record fields: all figures, with one server per pair of bundle and engines."""
     idle_s, simulated = turns * IDLE_S_PER_TURN, f"simulated:{turn_s:g}"
     geometry, full = bundle.manifest.geometry, write_full_size(folder / "bundle", bundle)
@@ -102,7 +100,7 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
     def serve(bundle: Bundle, device: str, plan: str = plan) -> ServerProcess:
         print(f"  measuring {bundle.manifest.name}, device {device}, plan {plan} ...", flush=True)
         state = Path(tempfile.mkdtemp(dir=folder)) / bundle.manifest.name
-        return ServerProcess(bundle.folder, device, state, plan)
+        return ServerProcess(bundle.folder, device, state, plan, workers)
 
     def note(kind: str, bundle: Bundle, device: str, figures: Figures) -> None:
         size = bundle.manifest.geometry
@@ -124,10 +122,6 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
             if one is bundle:
                 note("idle", one, simulated, idle(served, idle_s))
                 crowd([served], PLAYER_COUNTS, 2 * turns, plan)
-            else:
-                figures, share = slow_reader(served, turns // 2, idle_s)
-                note("idle", one, simulated, share)
-                found["stalled"] = {"size": one.manifest.name, "engines": simulated, **figures}
         with serve(one, "simulated:0") as served:
             for codec in CODECS:
                 note("transfer", one, "simulated:0", transfer(served, codec, turns))
@@ -219,36 +213,6 @@ def _waits(played: Sequence[TurnTiming], deadline_s: float) -> Figures:
         "deadline_s": deadline_s,
         "goodput": round(statistics.fmean(turn_s <= deadline_s for turn_s in turns_s), 4),
     }
-
-
-def slow_reader(served: ServerProcess, turns: int, idle_s: float) -> tuple[Figures, Figures]:
-    """A player's turns, each after a turn of another player: first one who reads, then one who does not.
-
-    Also returns the share of a core that the server process uses afterwards, while frames wait for the latter.
-    """
-    rounds = max(STALLED_ROUNDS, turns)
-    with Player(served.port) as player, Player(served.port) as reader:
-        player.open(history_turns=0)
-        reader.open(history_turns=0)
-        beside_reader = [_behind(player, reader, reads=True) for _ in range(rounds)]
-        with Player(served.port, stalled=True) as staller:
-            staller.open(history_turns=0)
-            for _ in range(MAX_BUFFERED):  # The sockets' own buffers fill before the first frame is dropped.
-                if served.metric(DROPPED):
-                    break
-                _behind(player, staller, reads=False)
-            beside_stalled = [_behind(player, staller, reads=False) for _ in range(rounds)]
-            share = {"player": "has stopped reading", **served.processor_share(idle_s)}
-        dropped = served.metric(DROPPED)
-    times = {"beside_reader_s": series(beside_reader), "beside_stalled_s": series(beside_stalled)}
-    ratio = times["beside_stalled_s"]["p50"] / times["beside_reader_s"]["p50"]
-    return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}, share
-
-
-def _behind(player: Player, other: Player, *, reads: bool) -> float:
-    """Seconds of a turn queued behind one of `other`. reads: whether `other` reads its events."""
-    played = play_together({other: int(reads), player: 1})
-    return max(played, key=lambda turn: turn.asked_at).figures()["turn_s"]
 
 
 def memory(served: ServerProcess, sessions: int) -> Figures:

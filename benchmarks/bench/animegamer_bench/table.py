@@ -1,35 +1,14 @@
-"""Prints records: one of turns after its run, many as a table (`bench show`), and one of a server with its goals."""
+"""Prints records: one of turns after its run, and one of a server with its goals."""
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
-from animegamer_rt.errors import ConfigError
-from animegamer_rt.untrusted import plain
-
-from .compare import read_turns
-from .presets import QUICK
 from .records import FEWEST, Record
 
-COLUMNS = (
-    *("date", "commit", "machine", "instruction_sets", "device", "bundle", "fingerprint", "plan", "suite", "preset"),
-    *("peer", "origin", "precision", "attention", "n", "steady", "gate_passed"),
-    *("seconds_per_turn_p50", "seconds_per_turn_p90"),
-    *("seconds_per_turn_p95", "seconds_per_turn_p99", "seconds_per_turn_max", "sustained_seconds_per_turn"),
-    *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib"),
-)
-IN_MARKDOWN = (
-    *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
-    *("seconds_per_turn_p50", "seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
-)
-"""A page is narrower than a spreadsheet, so columns empty in all records are omitted."""
 COMPUTED = "cpu"
 """Server devices that run real networks."""
 
@@ -44,8 +23,7 @@ def print_record(record: Mapping[str, Any]) -> None:
     for what, value in _told(record):
         print(f"{what:<17} {value}")
     if record["suite"] is None:
-        what = "a rough figure" if record["preset"] == QUICK else "of no suite"
-        print(f"This is {what}. For a citable figure: animegamer-rt bench run --suite 1")
+        print("This is a rough figure. One to cite: animegamer-rt bench run --suite 1")
     elif record["unsteady"]:
         print("Unsteady: repeat on an idle machine before citing.")
 
@@ -64,45 +42,6 @@ def _told(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     words = {True: "passed", False: "FAILED: the frames differ from this plan's", None: "not judged"}
     yield "quality gate", words[record["quality_gate"]["passed"]]
     yield from (("unsteady", reason) for reason in record["unsteady"])
-
-
-def show(paths: Sequence[Path], wanted: str) -> int:
-    """Prints records in one of FORMATS; returns 0. Raises ConfigError for an invalid file."""
-    rows = [_cells(path) for path in paths]
-    if wanted == "json":
-        print(json.dumps(rows, indent=1))
-    elif wanted == "csv":
-        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    else:
-        names = [name for name in IN_MARKDOWN if any(one[name] is not None for one in rows)]
-        for line in (names, ["---"] * len(names), *([_cell(one[name]) for name in names] for one in rows)):
-            print(f"| {' | '.join(line)} |")
-    return 0
-
-
-def _cells(path: Path) -> Record:
-    """A record's COLUMNS, in order. precision: the denoiser's. steady, gate_passed: null if not judged."""
-    record = read_turns(path)
-    try:
-        told = {
-            **record,
-            "instruction_sets": " ".join(record.get("instruction_sets") or []) or None,
-            "precision": (record.get("precision") or {}).get("denoiser"),
-            "steady": not record["unsteady"] if "unsteady" in record else None,
-            "gate_passed": (record.get("quality_gate") or {}).get("passed"),
-        }
-    except (AttributeError, TypeError) as error:
-        raise ConfigError("not a record of turns", where=path, found="malformed field") from error
-    found = {name: told.get(name) for name in COLUMNS}
-    return {name: one if isinstance(one, int | float | None) else plain(str(one)) for name, one in found.items()}
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value).replace("|", "\\|")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +95,6 @@ def rows(record: Record) -> Iterator[Row]:
             loss, goal, count = entry["lost"], goals["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
             yield Row(what, place(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
-    entry, goal = record["stalled"], goals["stalled_ratio"]
-    yield _timed("turn behind a player who reads", entry, "beside_reader_s")
-    yield _timed("turn behind a player who stopped reading", entry, "beside_stalled_s")
-    what = f"- slower by (frames dropped: {entry['frames_dropped']})"
-    yield Row(what, place(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
     for entry in record["idle"]:
         share, goal = entry["processor_share"], goals["processor_share"]
         what = f"idle server, share of a core; a player {entry['player']}"

@@ -31,10 +31,10 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
-from .presets import Suite
 from .records import STAGES
+from .suites import Suite
 
 KEPT_CHARACTERS = 500
 """Of what a process that failed has printed."""

@@ -1,5 +1,5 @@
 /* A program that was compiled with another header of the same interface: its structs are larger or smaller than the library's, which
- * must not write behind them. Compiled with a header that CMakeLists.txt made, against the library as it is. argv[1]: a server. */
+ * must not write behind them. Compiled with a header that tests/archives_play.py writes, against the library as it is. argv[1]: a server. */
 #include <animegamer.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
     }
     given.options.of_tomorrow[0] = 0;
 #endif
-    given.options.address = argv[argc - 1];
+    given.options.address = argc > 1 ? argv[1] : NULL;
     client = ag_client_new(&given.options);
     if (client == NULL || ag_open(client, 3, -1, NULL) != AG_OK) {
         printf("%s\n", ag_last_error()->text);

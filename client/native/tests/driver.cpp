@@ -69,12 +69,7 @@ private:
             return "ok " + (holds ? std::to_string(offer.second.size()) + " " + offer.second[0] : "0");
         }
         if (verb == "wish") {
-            std::vector<std::string> texts;
-            std::istringstream all(rest_of(words));
-            for (std::string text; std::getline(all, text, '|');) {
-                texts.push_back(text);
-            }
-            return wait(client_->wish(game_, texts));
+            return wait(client_->wish(game_, texts_of(words)));
         }
         if (verb == "display") {
             return display_.answer(words);
@@ -88,7 +83,7 @@ private:
             while (turns_[request].seqs.empty() && !turns_[request].ended) {
                 tick();
             }
-            return turns_[request].ended ? end(request) : "ok";
+            return turns_[request].ended ? turns_[request].line() : "ok";
         }
         if (verb == "rest") {
             return end(begun_);
@@ -149,7 +144,9 @@ private:
         while (!turns_[request].ended) {
             tick();
         }
-        return turns_[request].line();
+        const std::string line = turns_[request].line();
+        turns_.erase(request);
+        return line;
     }
 
     void tick() {
@@ -177,7 +174,7 @@ private:
         } else if (turn != turns_.end()) {
             take(turn->second, event);
         } else if (event.request != 0 && event.type != AG_EVENT_PROGRESS) {
-            answers_[event.request] = answer_of(event);
+            answers_[event.request] = answer(event);
         }
     }
 
@@ -191,7 +188,7 @@ private:
         if (event.type == AG_EVENT_ACCEPTED) {
             turn.replayed = event.of.accepted.replayed != 0;
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
-            turn.understood = std::string(" ") + event.of.understood.text;
+            turn.understood = line_of(event.of.understood);
         } else if (event.type == AG_EVENT_FRAME) {
             const auto &frame = event.of.frame;
             turn.add_picture(event.turn, frame.index, static_cast<const std::uint8_t *>(event.buffer), frame.width, frame.height, frame.stride);
@@ -202,36 +199,14 @@ private:
         }
     }
 
-    std::string answer_of(const ag_event &event) {
-        switch (event.type) {
-        case AG_EVENT_ERROR:
-            return error_line(event.of.error);
-        case AG_EVENT_CONNECTED:
-            return std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state;
-        case AG_EVENT_OPENED:
+    std::string answer(const ag_event &event) {
+        if (event.type == AG_EVENT_OPENED) {
             game_ = event.game;
             seen_ = event.of.understood.text;
             token_ = client_->info(game_).token;
-            return "ok " + std::to_string(client_->info(game_).turns);
-        case AG_EVENT_CANCELLING:
-            return "ok " + std::to_string(event.of.cancelling);
-        case AG_EVENT_REWOUND:
-            return "ok " + std::to_string(client_->info(game_).turns);
-        case AG_EVENT_WISHED: {
-            const auto &wished = event.of.offer;
-            return "ok " + std::to_string(wished.count) + " " + (wished.count == 0 ? "" : wished.items[0]);
         }
-        case AG_EVENT_LISTED: {
-            const auto &listed = event.of.listed;
-            return "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
-        }
-        case AG_EVENT_EXPORTED:
-            return "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
-        case AG_EVENT_STATUS:
-            return std::string("ok ") + event.of.status.state;
-        default:
-            return "ok";
-        }
+        const bool changes = event.type == AG_EVENT_OPENED || event.type == AG_EVENT_REWOUND;
+        return changes ? "ok " + std::to_string(client_->info(game_).turns) : answer_of(event);
     }
 
     ShownClips display_;

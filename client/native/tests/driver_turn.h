@@ -66,15 +66,21 @@ struct Turn {
     }
 };
 
+inline std::string joined(const ag_strings &words) { return joined(std::vector<std::string>(words.items, words.items + words.count)); }
+
 /// The words that a bundle reads.
 inline std::string words_of(const ag_welcome &welcome) {
     std::string text;
     for (const ag_strings &list : {welcome.people, welcome.motions, welcome.places, welcome.hours, welcome.clothes, welcome.manners}) {
-        for (std::size_t n = 0; n < list.count; ++n) {
-            text += std::string(n == 0 ? " " : ",") + list.items[n];
-        }
+        text += list.count == 0 ? "" : " " + joined(list);
     }
     return text;
+}
+
+/// How an instruction was read, and what was not.
+inline std::string line_of(const ag_understood &read) {
+    const std::string text = std::string(" ") + read.text;
+    return read.notice[0] == '\0' ? text : text + " [" + joined(read.unknown) + "] " + read.notice;
 }
 
 inline std::vector<std::uint8_t> bytes_of(const std::string &path) {
@@ -93,6 +99,40 @@ inline std::string rest_of(std::istringstream &words) {
     words.get();
     std::getline(words, text);
     return text;
+}
+
+/// What `wish` wishes for.
+inline std::vector<std::string> texts_of(std::istringstream &words) {
+    std::vector<std::string> texts;
+    std::istringstream all(rest_of(words));
+    for (std::string text; std::getline(all, text, '|');) {
+        texts.push_back(text);
+    }
+    return texts;
+}
+
+/// The answer to a request, of the event that ends it.
+inline std::string answer_of(const ag_event &event) {
+    switch (event.type) {
+    case AG_EVENT_ERROR:
+        return error_line(event.of.error);
+    case AG_EVENT_CONNECTED:
+        return std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state;
+    case AG_EVENT_CANCELLING:
+        return "ok " + std::to_string(event.of.cancelling);
+    case AG_EVENT_WISHED:
+        return "ok " + std::to_string(event.of.offer.count) + " " + (event.of.offer.count == 0 ? "" : event.of.offer.items[0]);
+    case AG_EVENT_LISTED: {
+        const ag_listed &listed = event.of.listed;
+        return "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+    }
+    case AG_EVENT_EXPORTED:
+        return "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
+    case AG_EVENT_STATUS:
+        return std::string("ok ") + event.of.status.state;
+    default:
+        return "ok";
+    }
 }
 
 /// Answer each line of the standard input.

@@ -15,7 +15,7 @@ export PKG_CONFIG_PATH
 cc -std=c99 -Wall -Wextra -pedantic -Werror -o "$work/by-pkg-config" "$work/game/a_game.c" $(pkg-config --cflags --libs animegamer)
 "$work/by-pkg-config"
 sed "s|find_package(.*|add_subdirectory($here/.. animegamer)|" "$here/package/CMakeLists.txt" > "$work/game/CMakeLists.txt"
-cmake -S "$work/game" -B "$work/by-sources" >> "$work/log"
+cmake -S "$work/game" -B "$work/by-sources" -DCMAKE_UNITY_BUILD=ON >> "$work/log"
 cmake --build "$work/by-sources" --parallel 2 > "$work/log"
 "$work/by-sources/a_game"
 if grep -E "play_turn|driver|fuzz" "$work/log"; then exit 1; fi # in a game's project only the library is built

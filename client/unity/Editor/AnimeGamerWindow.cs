@@ -119,7 +119,7 @@ namespace AnimeGamer.EditorTools
             _display.Advance(EditorApplication.timeSinceStartup);
             if (_version == _display.Version || _display.Picture == null) return;
             _version = _display.Version;
-            Show(_display.Next ?? _display.Picture);
+            Show(_display.Picture);
             Repaint();
         }
 

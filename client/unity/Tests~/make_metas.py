@@ -12,11 +12,31 @@ PACKAGE = Path(__file__).resolve().parents[1]
 HIDDEN = ("Tests~", "Documentation~")
 IMPORTERS = {
     ".cs": "MonoImporter",
+    ".jslib": "PluginImporter",
     ".asmdef": "AssemblyDefinitionImporter",
     ".json": "PackageManifestImporter",
     ".unity": "DefaultImporter",
     ".prefab": "PrefabImporter",
 }
+FOR_WEBGL = """\
+  serializedVersion: 2
+  iconMap: {}
+  executionOrder: {}
+  defineConstraints: []
+  isPreloaded: 0
+  isOverridable: 0
+  platformData:
+  - first:
+      Any: \n\
+    second:
+      enabled: 0
+      settings: {}
+  - first:
+      WebGL: WebGL
+    second:
+      enabled: 1
+      settings: {}
+"""
 
 
 def assets() -> list[Path]:
@@ -35,6 +55,8 @@ def meta(path: Path) -> str:
     if importer == "MonoImporter":
         script = "  serializedVersion: 2\n  defaultReferences: []\n  executionOrder: 0\n  icon: {instanceID: 0}\n"
         lines = lines.replace("  userData", script + "  userData")
+    if importer == "PluginImporter":
+        lines = lines.replace("  userData", FOR_WEBGL + "  userData")
     return f"fileFormatVersion: 2\nguid: {guid}\n{folder}{importer}:\n{lines}"
 
 

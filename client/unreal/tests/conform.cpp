@@ -54,23 +54,16 @@ public:
         if (event.type == AG_EVENT_ACCEPTED) {
             turn_.replayed = event.of.accepted.replayed != 0;
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
-            understood_ = std::string(" ") + event.of.understood.text;
+            understood_ = line_of(event.of.understood);
         } else if (event.type == AG_EVENT_DONE) {
             turn_.turns = event.of.done.turns;
             ended_ = turn_.line();
-        } else if (event.type == AG_EVENT_EXPORTED) {
-            said_ = "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
-        } else if (event.type == AG_EVENT_GAME_CLOSED) {
-            said_ = "ok";
-        } else if (event.type == AG_EVENT_LISTED) {
-            const ag_listed &listed = event.of.listed;
+        } else if (event.type == AG_EVENT_LISTED && asks_for_offers_) {
             const std::vector<std::string> offers = game_->offers();
-            said_ = asks_for_offers_ ? "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0])
-                                     : "ok " + std::to_string(listed.count) + " " +
-                                           (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
-        } else if (event.type == AG_EVENT_WISHED) {
-            const ag_offer &wished = event.of.offer;
-            said_ = "ok " + std::to_string(wished.count) + " " + (wished.count == 0 ? "" : wished.items[0]);
+            said_ = "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0]);
+        } else if (event.type == AG_EVENT_EXPORTED || event.type == AG_EVENT_GAME_CLOSED || event.type == AG_EVENT_LISTED ||
+                   event.type == AG_EVENT_WISHED) {
+            said_ = answer_of(event);
         } else if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
             closes_at_progress_ = false;
             connection_->close();
@@ -128,12 +121,7 @@ private:
             said_ = game_->busy() ? "ok 1" : "ok 0";
             game_->cancel();
         } else if (verb == "wish") {
-            std::vector<std::string> texts;
-            std::istringstream all(rest_of(words));
-            for (std::string text; std::getline(all, text, '|');) {
-                texts.push_back(text);
-            }
-            game_->wish(texts);
+            game_->wish(texts_of(words));
         } else if (verb == "rewind") {
             game_->rewind(number(words));
         } else if (verb == "branch") {
@@ -178,13 +166,7 @@ private:
     }
 
     void ask(ag_result (*request)(ag_client *, ag_request *)) {
-        connection_->ask(request, [this](const ag_event &event) {
-            const ag_error &error = event.of.error;
-            said_ = event.type == AG_EVENT_ERROR       ? error_line(error.code, error.text, error.what_to_do)
-                    : event.type == AG_EVENT_CONNECTED ? std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state
-                    : event.type == AG_EVENT_STATUS    ? std::string("ok ") + event.of.status.state
-                                                       : "ok";
-        });
+        connection_->ask(request, [this](const ag_event &event) { said_ = answer_of(event); });
     }
 
     void begin() {

@@ -27,8 +27,7 @@ from animegamer_rt.errors import OutputError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GAME_FILE
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import motion_scope
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, motion_scope
 
 from .files import write_whole
 

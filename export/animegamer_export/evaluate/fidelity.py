@@ -18,8 +18,7 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
-from animegamer_rt.state.game import motion_scope
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, motion_scope
 
 NO_JUDGE = "none: no judge of this bundle's world was given"
 

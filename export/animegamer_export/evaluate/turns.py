@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from animegamer_rt.backends.interface import Engines, PartCache
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
@@ -66,13 +66,12 @@ def open_with_plan(bundle: Bundle, engines: Engines, of: Bundle, name: str | Non
 
 def plan_engines(bundle: Bundle, config: EngineConfig) -> Callable[[str], Engines]:
     """Plan -> its engines. Plans with the same parts share them; all requested engines stay loaded."""
-    cache: PartCache = {}
     opened: dict[PlanParts, Engines] = {}
 
     def engines_of(plan: str) -> Engines:
         parts = bundle.parts_of(plan)
         if parts not in opened:
-            opened[parts] = open_engines(bundle, config, cache, plan)
+            opened[parts] = open_engines(bundle, config, plan)
         return opened[parts]
 
     return engines_of

@@ -24,7 +24,7 @@ from animegamer_rt.noise import SEEDS, VERSION
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 from animegamer_rt.untrusted import plain
 
 if TYPE_CHECKING:  # the file needs torch

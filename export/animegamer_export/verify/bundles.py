@@ -31,8 +31,7 @@ from animegamer_rt.errors import BundleError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.image_start import motion_ids, motion_text
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import STRENGTHS
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import STRENGTHS, Instruction
 
 from .figures import PARTS, START_PARTS, Figures
 

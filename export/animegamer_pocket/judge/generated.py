@@ -40,8 +40,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import motion_ids
-from animegamer_rt.state.game import motion_scope
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, motion_scope
 
 from .reading import halve
 from .shown import Figure, Frames, Mask, Shown, figure_mask

@@ -18,8 +18,7 @@ from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import InstructionError
 from animegamer_rt.stages.reader import InstructionReader
-from animegamer_rt.state.game import Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, Scene
 
 from .export import LANGUAGE, WORDS
 from .model import SCENE_NUMBERS, Reader

@@ -204,9 +204,9 @@ def change_picture(frame: npt.NDArray[Any], rng: random.Random) -> npt.NDArray[n
     return changed
 
 
-def picture_accuracy(reader: PictureReader) -> dict[str, float]:
-    """The share of 400 augmented pictures whose people, place, hour and clothes are read right."""
-    batch, truth = picture_batch(random.Random(99), 400)
+def picture_accuracy(reader: PictureReader, pictures: int = 400) -> dict[str, float]:
+    """The share of augmented pictures whose people, place, hour and clothes are read right."""
+    batch, truth = picture_batch(random.Random(99), pictures)
     with torch.no_grad():
         logits = dict(zip(PICTURE_HEADS, reader(batch), strict=True))
     people = len(CHARACTERS)

@@ -26,9 +26,6 @@ FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
 
-PartCache = dict[str, Any]
-"""Loaded parts by the hash of their files, kept from one bundle to the next on the same device."""
-
 PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"rgb24": (0, 1, 2), "rgba32": (0, 1, 2, 3), "bgra32": (2, 1, 0, 3)}
 )
@@ -275,7 +272,6 @@ class Engines:
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where there is no choice.
     memory: reads the peak memory on the device; None if the library does not report it.
     reader, picture_reader: of a bundle that has them; they always run on the CPU.
-    one_at_a_time: sequential offload: a part is read from the disk when used, and then freed: nothing can be warmed up.
     concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: if they
     share no memory that is written to, and are faster together than one after the other.
     """
@@ -291,7 +287,6 @@ class Engines:
     kernels: str = ""
     settings: str = ""
     concurrent_prediction: bool = False
-    one_at_a_time: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None
@@ -319,9 +314,7 @@ class Engines:
 class EngineProvider(Protocol):
     """A backend: a module that loads a bundle's parts with one library. Chosen by `registry.open_engines`."""
 
-    def load(
-        self, bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
-    ) -> Engines:
+    def load(self, bundle: Bundle, config: EngineConfig, parts: PlanParts = DEFAULT_PARTS) -> Engines:
         """The engines of these parts of a bundle, as `registry.open_engines` describes them. Raises BackendError."""
         ...
 

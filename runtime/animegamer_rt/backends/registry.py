@@ -16,25 +16,20 @@ from animegamer_rt.profiling.libraries import check_libraries
 if TYPE_CHECKING:
     from animegamer_rt.bundle.loader import Bundle
 
-    from .interface import EngineProvider, Engines, PartCache, TowerEngines
+    from .interface import EngineProvider, Engines, TowerEngines
 
 
-def open_engines(
-    bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: PartCache | None = None, plan: str | None = None
-) -> Engines:
+def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, plan: str | None = None) -> Engines:
     """Loads the engines of a plan's parts (None: the default plan's), which can play every plan with the same parts.
 
-    cache: parts that an earlier bundle left loaded on the same device. onnxruntime reuses what it can and leaves this
-    bundle's parts there; other backends ignore it. The readers run in onnxruntime on the CPU, whatever the
-    configuration.
-
+    The readers run in onnxruntime on the CPU, whatever the configuration.
     Raises PlanError for an unknown plan, BackendError if the library, device or memory is missing, or a part cannot run
     there.
     """
     parts = bundle.parts_of(plan)
     check_libraries(config, reader=bundle.manifest.reader is not None)
     host_memory.check(bundle, config.device, config.precision, parts)
-    engines = replace(_provider(config).load(bundle, config, cache, parts), kind=config.kind, parts=parts)
+    engines = replace(_provider(config).load(bundle, config, parts), kind=config.kind, parts=parts)
     if bundle.manifest.reader is None:
         return engines
     from .onnxruntime.loader import load_picture_reader, load_reader

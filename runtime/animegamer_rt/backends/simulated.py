@@ -19,7 +19,7 @@ from animegamer_rt.bundle.roles import DEFAULT_PARTS, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.noise import AnyNoise, as_array
 
-from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch
+from .interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 
 # Shares of the seconds of a turn: pocket, plan `balanced`, on a 2-core Intel Xeon on 2026-11-22.
 PREDICTOR_SHARE, DENOISER_SHARE, VAE_SHARE = 0.14, 0.65, 0.21
@@ -28,12 +28,10 @@ BRIGHTNESS_STEP = 5
 """How much darker each frame of a chunk is than the previous one, so that all differ."""
 
 
-def load(
-    bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
-) -> Engines:
+def load(bundle: Bundle, config: EngineConfig, parts: PlanParts = DEFAULT_PARTS) -> Engines:
     """Engines that take `config.simulated_seconds` for a turn of the bundle's default plan.
 
-    Another plan takes more or less, by its network evaluations. They stand in for any parts and ignore `cache`.
+    Another plan takes more or less, by its network evaluations. They stand in for any parts.
     """
     seconds = config.simulated_seconds
     rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_evaluations
@@ -44,7 +42,6 @@ def load(
         _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s per turn",
-        concurrent_prediction=config.simulated_overlapping,
     )
 
 

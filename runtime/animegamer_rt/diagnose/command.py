@@ -14,7 +14,6 @@ def add_selftest(selftest: argparse.ArgumentParser) -> None:
     add_bundle_options(selftest, plan=False)
     add_engine_options(selftest)
     selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report to write")
-    selftest.add_argument("--record", action="store_true", help="record the outputs next to the bundle instead")
 
 
 def add_doctor(doctor: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def add_info(info: argparse.ArgumentParser) -> None:
 def _selftest(options: argparse.Namespace) -> int:
     from .selftest import selftest
 
-    return selftest(options.bundle, EngineConfig.from_arguments(options), options.out, options.record)
+    return selftest(options.bundle, EngineConfig.from_arguments(options), options.out)
 
 
 def _doctor(options: argparse.Namespace) -> int:

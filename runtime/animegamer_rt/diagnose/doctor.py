@@ -146,21 +146,12 @@ def _parts(bundle: Bundle) -> str:
 
 
 def _host_memory(bundle: Bundle) -> CheckResult:
-    """What a turn on the CPU will take, by stage with sequential offload."""
+    """What a turn on the CPU will take."""
     free, whole = host_memory.machine_bytes()
-    plain, least = host_memory.with_onnxruntime(bundle), host_memory.with_torch(bundle, host_memory.LEAST)
-    found = f"a turn on the CPU takes about {plain.peak_bytes / 2**30:.1f} GiB"
-    if least.one_at_a_time:
-        in_turn = {"torch-cpu": host_memory.with_torch(bundle), f"torch-cpu --precision {host_memory.LEAST}": least}
-        found += " with --device cpu" + "".join(
-            f", {memory.peak_bytes / 2**30:.1f} GiB with {device} ("
-            + ", ".join(f"{stage} {size / 2**30:.1f}" for stage, size in memory.stages.items())
-            + ")"
-            for device, memory in in_turn.items()
-        )
-        found += ", with sequential offload"
+    needed = host_memory.with_onnxruntime(bundle)
+    found = f"a turn on the CPU takes about {needed / 2**30:.1f} GiB"
     found += f"; {free / 2**30:.1f} of {whole / 2**30:.1f} GiB are free"
-    if plain.peak_bytes <= free:
+    if needed <= free:
         return CheckResult("host memory", "ok", found)
     options = host_memory.options_within(bundle, free)
     do = f"to play on the CPU: {options}" if options else "to play on the CPU, close other programs"
@@ -182,7 +173,7 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
         if least > card.total_mib * 2**20:
             do = "export it in a lower precision (docs/EXPORT.md, Which card); TensorRT streams what does not fit"
         elif least > card.free_mib * 2**20:
-            found += f"; {card.free_mib / 1024:.1f} GiB are free" + (f", as {card.programs}" if card.programs else "")
+            found += f"; {card.free_mib / 1024:.1f} GiB are free"
             do = "close other programs that use the GPU: nvidia-smi lists them"
         yield CheckResult("memory", "limited" if do else "ok", found, do)
 

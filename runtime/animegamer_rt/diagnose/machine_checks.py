@@ -75,8 +75,7 @@ def _gpu(cards: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
         yield CheckResult("gpu", "limited", f"{why}; the CPU is used")
     for card in cards:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
-        others = f"; {card.programs}" if card.programs else ""
-        yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}{others}")
+        yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
 
 
 def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:

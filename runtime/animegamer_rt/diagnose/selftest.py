@@ -1,24 +1,18 @@
-"""`animegamer-rt selftest`: compares every part with recorded outputs, plays two turns, writes one JSON report.
+"""`animegamer-rt selftest`: compares every part with onnxruntime's on the CPU, plays two turns, writes one JSON report.
 
-The recorded outputs come from onnxruntime on the CPU. They are stored next to the bundle (`--record` writes them,
-pocket has them) or computed on the spot. At most 4096 evenly spaced numbers per output are recorded, so the file is
-small even for a full-size bundle. Every part gets inputs from a fixed seed, not another part's output, so the part
-named in an error is the one that fails.
+Every part gets inputs from a fixed seed, not another part's output, so the part named in an error is the one that
+fails.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +23,7 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.files import read_bounded, write_file
+from animegamer_rt.bundle.files import write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
@@ -45,7 +39,7 @@ from animegamer_rt.bundle.roles import (
     VAE,
 )
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
-from animegamer_rt.errors import AnimeGamerError, ConfigError
+from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.language.words import split_words, word_features
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
@@ -54,11 +48,7 @@ from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
-RECORD, MADE_OF = "selftest.npz", "bundle"
-"""The file, and its array with a text that identifies the parts."""
-MAX_RECORD_BYTES = 64 * 2**20
-RECORDED_ON = EngineConfig("cpu-fp32")
-KEPT_VALUES = 4096
+REFERENCE = EngineConfig("cpu-fp32")
 ALLOWED: Mapping[str, float] = {
     "cpu": 1e-3,
     "cpu-fp32": 1e-3,
@@ -74,7 +64,6 @@ EIGHT_BIT_ALLOWED = 0.1
 """For an 8-bit denoiser: after four steps pocket's differs from float32 by 0.02 in INT8, by 0.04 in FP8."""
 HALF_ALLOWED = ALLOWED["torch"]
 """For a 16-bit part: pocket's differ by at most 0.007."""
-MADE_NOW = "computed now by onnxruntime on the CPU"
 STEPS = 4
 SEED = 11
 TURNS = 2
@@ -84,13 +73,12 @@ FAILED = 1
 REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "device"})
 """Fields that identify a report."""
 
-Answers = dict[str, npt.NDArray[np.float32]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output of one part: its relative error against the recorded values, and the allowed error."""
+    """One output of one part: its relative error against the reference, and the allowed error."""
 
     output: str
     relative_error: float
@@ -102,19 +90,12 @@ class Check:
         return self.relative_error <= self.allowed
 
 
-def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = False) -> int:
-    """Run, print and write `out`; 0 if every part agrees. With `record`, only record outputs next to the bundle.
+def selftest(bundle_name: str, config: EngineConfig, out: Path) -> int:
+    """Run, print and write `out`; 0 if every part agrees.
 
     Raises AnimeGamerError if the engines cannot be opened or a turn fails; `out` then has the error too.
     """
     bundle = open_bundle(bundle_name)
-    if record:
-        if config.device not in ("cpu", RECORDED_ON.device):
-            expected = f"--device {RECORDED_ON.device}"
-            raise ConfigError("outputs are recorded in float32", found=config.device, expected=expected)
-        path = write_record(bundle)
-        print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
-        return 0
     report: dict[str, Any] = {
         **environment("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
@@ -217,30 +198,25 @@ def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt
             yield from (answer for answer in found if answer[0].partition(".")[0] in fresh)
 
 
-def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+def compare(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
     """Norm of the difference over the norm of `expected`; infinite if the shapes differ."""
     if found.shape != expected.shape:
         return float("inf")
+    found, expected = found.astype(np.float32), expected.astype(np.float32)
     return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
 
 
 def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
-    expected, report["answers"] = _expected(bundle)
     engines, seconds = _timed(open_engines, bundle, config, plan=EXACT)
     report["runs_on"], report["open_seconds"] = engines.device, round(seconds, 3)
-    print(f"{bundle.manifest.name} on {engines.device}; outputs: {report['answers']}")
-    if config.device in ("cpu", RECORDED_ON.device) and report["answers"] == MADE_NOW:
-        print("this bundle has no recorded outputs: its parts are compared with themselves (see selftest --record)")
+    print(f"{bundle.manifest.name} on {engines.device}, compared with onnxruntime on the CPU in float32")
+    reference = _reference(bundle)
     list(answers(bundle, engines))  # warm-up: a part's first call is slower
     print(f"{'part.output':<35}{'rel. error':>10}{'allowed':>10}{'seconds':>12}")
     report["parts"], passed = [], True
     others = chain(tower_answers(bundle, config), own_answers(bundle, config))
     for name, values, seconds in chain(answers(bundle, engines), others):
-        if name not in expected:
-            raise ConfigError(
-                "an output was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
-            )
-        check = Check(name, compare(_sample(values), expected[name]), _allowed(bundle, config, name))
+        check = Check(name, compare(values, reference[name]), _allowed(bundle, config, name))
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
@@ -273,78 +249,8 @@ def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
     return rows
 
 
-def _expected(bundle: Bundle) -> tuple[Answers, str]:
-    """The recorded outputs, or those of onnxruntime on this machine's CPU if none were recorded for this bundle."""
-    path = bundle.folder / RECORD
-    if path.is_file():
-        weights = _weights(bundle)
-        try:
-            made_of, recorded = read_record(path)
-        except (OSError, ValueError) as error:
-            do = "restore the file, or delete it"
-            raise ConfigError("the recorded outputs cannot be read", where=path, found=str(error), do=do) from error
-        if made_of == weights:
-            return recorded, "recorded next to the bundle"
-    return _made(bundle), MADE_NOW
-
-
-def _made(bundle: Bundle) -> Answers:
-    engines = open_engines(bundle, RECORDED_ON, plan=EXACT)
-    found = chain(answers(bundle, engines), tower_answers(bundle, RECORDED_ON), own_answers(bundle, RECORDED_ON))
-    return {name: _sample(values) for name, values, _ in found}
-
-
-def write_record(bundle: Bundle) -> Path:
-    """Records the outputs of onnxruntime on this machine's CPU next to the bundle; returns the file's path."""
-    file = io.BytesIO()
-    np.savez_compressed(file, **{MADE_OF: np.array(_weights(bundle))}, **_made(bundle))  # type: ignore[arg-type]
-    path = bundle.folder / RECORD
-    claim_file(path, "a record of selftest", _is_record, do="move it out of the bundle's folder")
-    write_file(path, file.getvalue())
-    return path
-
-
-def read_record(path: Path) -> tuple[str, Answers]:
-    """What `write_record` wrote: the text of `_weights`, and the outputs by name, each one axis of finite float32.
-
-    Raises OSError where the file cannot be read, ValueError, in words, where it is not such a file.
-    """
-    content = io.BytesIO(read_bounded(path, MAX_RECORD_BYTES))
-    try:
-        with zipfile.ZipFile(content) as held:
-            if sum(member.file_size for member in held.infolist()) > MAX_RECORD_BYTES:
-                raise ValueError(f"its arrays have more than {MAX_RECORD_BYTES} bytes")
-        with np.load(content, allow_pickle=False) as arrays:
-            found = dict(arrays)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, MemoryError, OSError, TokenError) as error:
-        raise ValueError(str(error) or type(error).__name__) from error
-    made_of = found.pop(MADE_OF, np.array(""))
-    if not isinstance(made_of, np.ndarray) or made_of.dtype.kind != "U" or made_of.ndim:
-        raise ValueError(f"{MADE_OF} is not a text")
-    for name, array in found.items():
-        if (
-            not isinstance(array, np.ndarray)
-            or array.dtype != np.float32
-            or array.ndim != 1
-            or not np.isfinite(array).all()
-        ):
-            raise ValueError(f"{ascii(name)} is not a row of finite float32")
-    return str(made_of), found
-
-
-def _is_record(path: Path) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return read_record(path)[0] != ""
-    return False
-
-
-def _weights(bundle: Bundle) -> str:
-    """What the outputs depend on: the parts, the tokenizer, how prompts are built, and the plan `exact`."""
-    own = {name: bundle.manifest.files[name].sha256 for name in sorted(bundle.own_files)}
-    prompt = PromptBuilder.from_bundle(bundle).build(example_script(bundle.manifest.world)[0], [])
-    return json.dumps([{**bundle.hashes, **own}, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
-
-
-def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    flat = values.reshape(-1)
-    return flat[:: -(-flat.size // KEPT_VALUES)].astype(np.float32)
+def _reference(bundle: Bundle) -> dict[str, npt.NDArray[Any]]:
+    """The outputs of onnxruntime on this machine's CPU, by name."""
+    engines = open_engines(bundle, REFERENCE, plan=EXACT)
+    found = chain(answers(bundle, engines), tower_answers(bundle, REFERENCE), own_answers(bundle, REFERENCE))
+    return {name: values for name, values, _ in found}

@@ -116,7 +116,7 @@ def open_game(options: PlayOptions, bundle: Bundle) -> PlayedGame:
         with contextlib.ExitStack() as stack:
             stack.enter_context(lock_folder(out))
             check_folder(out)
-            engines = open_engines(bundle, options.engines, None, plan)
+            engines = open_engines(bundle, options.engines, plan)
             player = Player(bundle, engines, plan=plan, config=options.engines)
             if start is not None:
                 session.start_from(*player.encode_image(start))

@@ -15,7 +15,7 @@ from typing import cast
 
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import InstructionError
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 STDIN = "-"
 MAX_BYTES = 16 * 2**20

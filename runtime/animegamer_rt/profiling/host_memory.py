@@ -1,13 +1,12 @@
-"""How much memory a turn takes on the CPU, by stage: computed from a bundle's sizes, calibrated with measurements.
+"""How much memory a turn takes on the CPU: computed from a bundle's sizes, calibrated with measurements.
 
 The measurements are in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither torch nor onnxruntime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,8 @@ LEAST = "bf16"
 STORED_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 FLOAT, HALF = 4, 2
 """Bytes of a number in memory. On a CPU all parts compute in float32, or in 16 bits with PyTorch on request."""
-KEPT_BYTES = 4 * 2**30
-"""With PyTorch, a turn that takes more than this uses sequential offload."""
 PROCESS_BYTES = 500 * 2**20
 """Python, its libraries and their own memory, with PyTorch."""
-LEFT_BYTES = 3 * 2**29
-"""Memory of released parts and scratch that the heap keeps, as measured at full size."""
 VIDEO_FRAMES = 9
 """Frames of the vae's first chunk, the larger one."""
 FRAMES_AT_ONCE = 2
@@ -44,30 +39,14 @@ ONNXRUNTIME_HOLDS = 10
 """Activations of the vae's widest kind that onnxruntime's arena takes, as measured at 240 x 352."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostMemory:
-    """Bytes of each stage of a turn, including its weights, and the peak of the process."""
-
-    stages: Mapping[str, int]
-    one_at_a_time: bool
-
-    @property
-    def peak_bytes(self) -> int:
-        """The largest stage with sequential offload, otherwise all weights plus the largest stage."""
-        if self.one_at_a_time:
-            return PROCESS_BYTES + LEFT_BYTES + max(self.stages.values())
-        return PROCESS_BYTES + sum(self.stages.values())
+def with_torch(bundle: Bundle, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> int:
+    """Bytes of a turn with `--device torch-cpu` in this `--precision`; None: float32."""
+    return PROCESS_BYTES + sum(_stages(bundle, parts, True, FLOAT if precision in (None, "fp32") else HALF))
 
 
-def with_torch(bundle: Bundle, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> HostMemory:
-    """Memory of a turn with `--device torch-cpu` in this `--precision`; None: float32."""
-    stages = _stages(bundle, parts, True, FLOAT if precision in (None, "fp32") else HALF)
-    return HostMemory(stages, sum(stages.values()) > KEPT_BYTES)
-
-
-def with_onnxruntime(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> HostMemory:
-    """Memory of a turn with `--device cpu`: every part stays loaded, and the vae decodes a chunk at once."""
-    return HostMemory(_stages(bundle, parts, False, FLOAT), one_at_a_time=False)
+def with_onnxruntime(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> int:
+    """Bytes of a turn with `--device cpu`, whose vae decodes a chunk at once."""
+    return PROCESS_BYTES + sum(_stages(bundle, parts, False, FLOAT))
 
 
 def check(bundle: Bundle, device: str, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> None:
@@ -78,14 +57,14 @@ def check(bundle: Bundle, device: str, precision: str | None = None, parts: Plan
     if device not in CPU_DEVICES:
         return
     torch = device == "torch-cpu"
-    needed = (with_torch(bundle, precision, parts) if torch else with_onnxruntime(bundle, parts)).peak_bytes
+    needed = with_torch(bundle, precision, parts) if torch else with_onnxruntime(bundle, parts)
     _, whole = machine_bytes()
     if needed <= whole:
         return
     instead = options_within(bundle, whole, parts)
     do = "use a bundle of lower precision, or a machine with more memory"
     if instead:
-        do = f"use {instead}, which keeps one part at a time in memory"
+        do = f"use {instead}"
     raise BackendError(
         f"a turn with --device {device} needs more memory than this machine has",
         where=bundle.folder,
@@ -98,7 +77,7 @@ def check(bundle: Bundle, device: str, precision: str | None = None, parts: Plan
 def options_within(bundle: Bundle, size: int, parts: PlanParts = DEFAULT_PARTS) -> str:
     """The options with which PyTorch on the CPU plays within this many bytes; empty if it cannot."""
     for precision, options in ((None, "--device torch-cpu"), (LEAST, f"--device torch-cpu --precision {LEAST}")):
-        if with_torch(bundle, precision, parts).peak_bytes <= size:
+        if with_torch(bundle, precision, parts) <= size:
             return options
     return ""
 
@@ -119,22 +98,20 @@ def _cgroup(name: str) -> int | None:
         return None
 
 
-def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> dict[str, int]:
-    """Bytes by role; width: of a number in memory. For unknown kinds of networks, only their weights."""
+def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> Iterator[int]:
+    """Bytes of each role; width: of a number in memory. For unknown kinds of networks, only their weights."""
     size = bundle.manifest.geometry
     numbers: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
         NETWORKS[PREDICTOR]: lambda sizes: _predictor(sizes, size.window_tokens),
         NETWORKS[DENOISER]: _denoiser,
         NETWORKS[VAE]: lambda sizes: _vae(sizes, size.latent_height, size.latent_width, with_torch, width),
     }
-    found = {}
     for role in PLAY_ROLES:
         part = parts[role]
         sizes, count = bundle.sizes(role, part), numbers.get(bundle.network(role, part))
-        found[role] = weights_bytes(bundle, parts.graphs(role)[0], sizes, width)
+        yield weights_bytes(bundle, parts.graphs(role)[0], sizes, width)
         with suppress(KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes
-            found[role] += width * count(sizes) if count else 0
-    return found
+            yield width * count(sizes) if count else 0
 
 
 def weights_bytes(bundle: Bundle, graph: str, sizes: Mapping[str, Any], width: int) -> int:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML, and the programs that use one. `pynvml` (nvidia-ml-py) is imported on first use."""
+"""NVIDIA GPUs through NVML. `pynvml` (nvidia-ml-py) is imported on first use."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
-
 INSTALL = "pip install nvidia-ml-py"
-NAMED = 3
-"""How many other programs are named, those with the most memory first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: others that use it, as text."""
+    """A GPU as its driver describes it; memory in MiB, arch as in sm89."""
 
     name: str
     total_mib: int
     free_mib: int
     driver: str
     arch: str
-    programs: str = ""
 
 
 class NvmlDevice:
@@ -38,14 +33,6 @@ class NvmlDevice:
             return getattr(self._nvml, name)(*of, *arguments)
         except self._nvml.NVMLError:
             return None
-
-    def programs(self) -> str:
-        """The other programs on the GPU and their memory, as text; empty if there are none."""
-        running = self.ask("nvmlDeviceGetComputeRunningProcesses") or ()
-        others = [(process.usedGpuMemory or 0, process.pid) for process in running if process.pid != os.getpid()]
-        words = [f"{_program(pid)}" + (f" ({held / 2**30:.1f} GiB)" if held else "") for held, pid in sorted(others)]
-        more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
-        return f"other programs use it: {', '.join(words[::-1][:NAMED])}{more}" if words else ""
 
 
 def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
@@ -76,8 +63,8 @@ def gpus() -> tuple[list[Gpu], str]:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             memory, arch = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetCudaComputeCapability(handle)
             mib = (memory.total // 2**20, memory.free // 2**20)
-            driver, others = nvml.nvmlSystemGetDriverVersion(), NvmlDevice(nvml, handle).programs()
-            found.append(Gpu(nvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch), others))
+            driver = nvml.nvmlSystemGetDriverVersion()
+            found.append(Gpu(nvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch)))
         except nvml.NVMLError as error:
             why = f"the NVIDIA driver cannot describe a GPU ({error})"
     return found, "" if found else why
@@ -103,11 +90,3 @@ def _handle(nvml: Any, uuid: str | None) -> Any:
         return nvml.nvmlDeviceGetHandleByIndex(0)
     first = uuid or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
     return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else None
-
-
-def _program(pid: int) -> str:
-    """A program's name and process id; a container may hide the name."""
-    try:
-        return f"{psutil.Process(pid).name()}, process {pid}"
-    except psutil.Error:
-        return f"process {pid}"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,36 +16,26 @@ import numpy.typing as npt
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import PictureError
 
-from .picture_formats import SIGNATURES, format_of, is_whole, mirrored_axis
+from .picture_formats import format_of, is_whole
 
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
 
 MAX_MEGAPIXELS = 50
 """50 megapixels take 150 MB decoded and one second to resize; a small file can claim far more."""
+LEAST_SIDE = 16
+"""Pixels."""
 MAX_FILE_BYTES = 512 * 2**20
-"""Of the file: 50 megapixels of 16-bit colours, and some room for a video."""
-
-
-@dataclass(frozen=True, slots=True)
-class PictureLimits:
-    """Limits of a picture. formats: FFmpeg's names; least_side: pixels; expected: the formats in words."""
-
-    formats: Collection[str] = tuple(SIGNATURES)
-    megapixels: int = MAX_MEGAPIXELS
-    least_side: int = 1
-    expected: str = "a PNG, a JPEG, or another common format"
-
-
-FROM_DISK = PictureLimits()
+"""Of the file: 50 megapixels of 16-bit colours, and some room."""
+FORMATS = "a PNG, JPEG or WebP file"
 CUBIC = -0.75
 """The bicubic kernel's parameter in torch (and OpenCV)."""
 
 
 def read_picture(path: Path) -> Picture:
-    """The picture in a file (of a video, the first frame), turned upright; transparent pixels become white.
+    """The picture in a PNG, JPEG or WebP file, turned as its camera says; transparent pixels become white.
 
-    Raises PictureError if the file is missing, not a picture, or over 50 megapixels.
+    Raises PictureError if the file is missing, not such a picture, or over 50 megapixels.
     """
     try:
         content = read_bounded(path, MAX_FILE_BYTES)
@@ -58,33 +46,33 @@ def read_picture(path: Path) -> Picture:
     return decode_picture(content, path)
 
 
-def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimits = FROM_DISK) -> Picture:
-    """The picture in a file's bytes, as in `read_picture`; path: for the errors. Raises PictureError.
+def decode_picture(content: bytes, path: Path | None = None, megapixels: int = MAX_MEGAPIXELS) -> Picture:
+    """The picture in a file's bytes, as in `read_picture`, of at most so many megapixels; path: for the errors.
 
-    Its size is checked before anything of that size is allocated.
+    Raises PictureError. Its size is checked before anything of that size is allocated.
     """
     import av  # loads FFmpeg, which most games do not need
 
     try:
         kind = format_of(content)
-        if kind is None or kind not in limits.formats:
-            raise _no_picture(path, "no image data" if kind is None else kind.removesuffix("_pipe"), limits.expected)
+        if kind is None:
+            raise _no_picture(path, "no image data")
         if not is_whole(content, kind):
-            raise _no_picture(path, "a truncated file", limits.expected)
+            raise _no_picture(path, "a truncated file")
         if kind == "png_pipe" and content[12:16] == b"IHDR":
             width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
-            _check_size(width, height, path, limits)
-        options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture to find its format
+            _check_size(width, height, path, megapixels)
+        options = {"max_pixels": str(megapixels * 10**6)}  # opening decodes a picture to find its format
         with av.open(io.BytesIO(content), "r", format=kind, options=options) as container:
             if not container.streams.video:
                 raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
             if codec is None:  # missing in PyAV's annotations
                 raise _no_picture(path, f"{container.format.name}, which this FFmpeg cannot decode")
-            _check_size(codec.width, codec.height, path, limits)
+            _check_size(codec.width, codec.height, path, megapixels)
             frame = next(container.decode(video=0), None)
     except (OSError, ValueError, av.FFmpegError) as error:
-        raise _no_picture(path, _reason(error), limits.expected) from error
+        raise _no_picture(path, _reason(error)) from error
     if frame is None:
         raise _no_picture(path, "no image data")
     if frame.is_corrupt:
@@ -92,9 +80,7 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
     rgba = frame.to_ndarray(format="rgba")
     alpha = rgba[..., 3:].astype(np.uint16)
     upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
-    turned = np.rot90(upright.astype(np.uint8), frame.rotation // 90)
-    axis = mirrored_axis(content, kind)
-    return np.ascontiguousarray(turned if axis is None else np.flip(turned, axis))
+    return np.ascontiguousarray(np.rot90(upright.astype(np.uint8), frame.rotation // 90))
 
 
 def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDArray[np.float32]:
@@ -152,20 +138,20 @@ def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float
     return taps, kernel / kernel.sum()
 
 
-def _check_size(width: int, height: int, path: Path | None, limits: PictureLimits) -> None:
-    found, most = f"{width} x {height}", f"at most {limits.megapixels} megapixels"
+def _check_size(width: int, height: int, path: Path | None, megapixels: int) -> None:
+    found, most = f"{width} x {height}", f"at most {megapixels} megapixels"
     if not width * height:  # FFmpeg refused to decode more pixels, or could not
         what, do = "the picture is too large, damaged, or an animated WebP", "save it as a smaller PNG or JPEG"
         raise PictureError(what, where=path, expected=most, do=do)
-    if width * height > limits.megapixels * 10**6:
+    if width * height > megapixels * 10**6:
         raise PictureError("the picture is too large", where=path, found=found, expected=most, do="resize it")
-    if min(width, height) < limits.least_side:
-        expected, do = f"{limits.least_side} x {limits.least_side} pixels or more", "use a larger one"
+    if min(width, height) < LEAST_SIDE:
+        expected, do = f"{LEAST_SIDE} x {LEAST_SIDE} pixels or more", "use a larger one"
         raise PictureError("the picture is too small", where=path, found=found, expected=expected, do=do)
 
 
-def _no_picture(path: Path | None, found: str, expected: str = FROM_DISK.expected) -> PictureError:
-    return PictureError("not a readable picture", where=path, found=found, expected=expected)
+def _no_picture(path: Path | None, found: str) -> PictureError:
+    return PictureError("not a readable picture", where=path, found=found, expected=FORMATS)
 
 
 def _reason(error: Exception) -> str:

@@ -18,10 +18,9 @@ from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
-from animegamer_rt.state.game import NEUTRAL, Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import NEUTRAL, Instruction, Scene
 
-from .image import FROM_DISK, Picture, PictureLimits, decode_picture, prepare, read_picture
+from .image import MAX_MEGAPIXELS, Picture, decode_picture, prepare, read_picture
 from .prompt import HistoryTurn, open_sentencepiece
 from .reader import InstructionReader
 
@@ -42,11 +41,11 @@ class ImageStart:
 
 
 def read_image_start(
-    bundle: Bundle, history_turns: int, image: Path | bytes, motion: str, limits: PictureLimits = FROM_DISK
+    bundle: Bundle, history_turns: int, image: Path | bytes, motion: str, megapixels: int = MAX_MEGAPIXELS
 ) -> ImageStart:
     """Reads and checks picture and motion; needs no engine.
 
-    image: a file, or its bytes; limits: for bytes.
+    image: a file, or its bytes; megapixels: most that bytes may hold.
     motion: words ("gently wave"), or a caption: its `Motion:` goes to the text tower, all of it into the prompt.
     Raises BundleError, ConfigError, InstructionError or PictureError.
     """
@@ -68,7 +67,7 @@ def read_image_start(
         )
     text = Instruction.parse(motion).text
     words = motion_text(text)
-    picture = read_picture(image) if isinstance(image, Path) else decode_picture(image, limits=limits)
+    picture = read_picture(image) if isinstance(image, Path) else decode_picture(image, megapixels=megapixels)
     name = image.name if isinstance(image, Path) else ""
     return ImageStart(name, picture, text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
 

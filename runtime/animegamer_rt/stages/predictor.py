@@ -22,8 +22,7 @@ from animegamer_rt.backends.interface import (
     TokenBatch,
 )
 from animegamer_rt.bundle.roles import PREDICTOR
-from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState, Instruction
 
 from .prompt import HistoryTurn, Prompt, PromptBuilder
 

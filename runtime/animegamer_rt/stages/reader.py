@@ -29,8 +29,7 @@ from animegamer_rt.errors import BackendError, InstructionError
 from animegamer_rt.language.answers import Answer
 from animegamer_rt.language.phrases import Language
 from animegamer_rt.language.words import GRAMS, MAX_WORDS, Vocabulary, is_word, split_words, word_features
-from animegamer_rt.state.game import HOURS, LEVELS, Scene, left_last
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import HOURS, LEVELS, Instruction, Scene, left_last
 
 from .image import Picture, prepare
 from .narrator import Narrator

@@ -1,4 +1,4 @@
-"""What a game knows of its turns: strengths, a character's values, motion scope, scenes, and finished turns.
+"""What a player types, and what a game knows of its turns: strengths, values, motion scope, scenes, finished turns.
 
 The bundle defines a scene's words. Source of the numbers: MODEL.md sections 2 and 3.
 """
@@ -6,12 +6,13 @@ The bundle defines a scene's words. Source of the numbers: MODEL.md sections 2 a
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from animegamer_rt.errors import ConfigError, SessionError
+from animegamer_rt.errors import ConfigError, InstructionError, SessionError
 
 STRENGTH_VALUES = tuple(range(-5, 6))
 """The eleven values of a strength, `<Strength_-5>` .. `<Strength_5>`."""
@@ -173,3 +174,67 @@ class TurnRecord:
     def prompt_text(self) -> str:
         """The turn's text in the prompts of later turns: the scene's caption, or the instruction itself."""
         return self.text if self.scene is None else self.scene.caption
+
+
+MAX_INSTRUCTION_CHARACTERS = 500
+"""Longest instruction: a caption has about 80 characters; with 500, five turns fit the full model's window."""
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, ready for the tokenizer: NFC, single spaces, no control characters, 1..500 characters.
+
+    Build it with `Instruction.parse`; the constructor does not check.
+    """
+
+    text: str
+
+    @classmethod
+    def parse(cls, raw: str) -> Instruction:
+        """Accepts free text, or the caption form (`Character: ..; Motion: ..; Background: ..`).
+
+        Tabs and line breaks count as spaces. Raises InstructionError if empty, too long, or not plain text.
+        """
+        if not isinstance(raw, str):
+            raise InstructionError("not an instruction", found=type(raw).__name__, expected="text (str)")
+        if len(raw) > 20 * MAX_INSTRUCTION_CHARACTERS:
+            raise _too_long(len(raw))
+        text = " ".join(unicodedata.normalize("NFC", raw).split())
+        for position, character in enumerate(text):
+            if is_control(character):
+                raise _not_plain(character, position)
+        if not any(unicodedata.category(character)[0] in "LNS" for character in text):
+            raise InstructionError(
+                "the instruction is empty",
+                expected="words, for example 'Mirel waves gently in the city.'",
+            )
+        if len(text) > MAX_INSTRUCTION_CHARACTERS:
+            raise _too_long(len(text))
+        return cls(text)
+
+
+def is_control(character: str) -> bool:
+    """Whether an instruction must not contain this character. Spaces, tabs and line breaks are allowed."""
+    category = unicodedata.category(character)
+    return (category in ("Cc", "Cs") and not character.isspace()) or character in _BIDI_CONTROLS
+
+
+def _not_plain(character: str, position: int) -> InstructionError:
+    what, do = "the instruction contains a control character", "remove it and send the instruction again"
+    found = f"U+{ord(character):04X} at character {position + 1}"
+    if character in _BIDI_CONTROLS:
+        what, do = "the instruction contains an invisible mark", "type the words again instead of pasting them"
+    elif "\udc80" <= character <= "\udcff":  # how Python keeps a byte that it cannot decode
+        what, do = "the instruction is not UTF-8 text", "set the terminal and its locale to UTF-8"
+        found = f"byte {ord(character) - 0xDC00:#x} at character {position + 1}"
+    return InstructionError(what, found=found, expected="plain text", do=do)
+
+
+def _too_long(length: int) -> InstructionError:
+    return InstructionError(
+        "the instruction is too long",
+        found=f"{length} characters",
+        expected=f"at most {MAX_INSTRUCTION_CHARACTERS}",
+        do="describe one thing that happens in this turn",
+    )

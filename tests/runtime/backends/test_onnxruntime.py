@@ -13,6 +13,7 @@ import pytest
 import fakes
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.onnxruntime import loader as backend
+from animegamer_rt.backends.onnxruntime.denormals import _libm, flushed_denormals
 from animegamer_rt.backends.onnxruntime.engines import Predictor
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -23,8 +24,7 @@ from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import NEUTRAL
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import NEUTRAL, Instruction
 
 RANDOM = np.random.default_rng(5)
 SHOT = RANDOM.normal(size=(226, 8)).astype(np.float32)
@@ -68,6 +68,16 @@ def test_shared_tokens_and_history_in_blocks_give_the_same_numbers_as_one_run() 
     engine.prefill(shorter)
     kept = engine.prefill(prompt.history).cache  # its first blocks
     assert (numbers(kept) == numbers(blocks)).all(), "a replay has the same bits, whatever was read before"
+
+
+@pytest.mark.skipif(_libm() is None, reason="glibc on x86-64 only")
+def test_denormals_are_flushed_only_while_a_part_runs(bundle: Bundle) -> None:
+    denormal = np.full(1, 1e-40, np.float32)
+    engines = open_engines(bundle)
+    with flushed_denormals():
+        assert not (denormal * np.float32(0.5)).any()
+    engines.predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
+    assert (denormal * np.float32(0.5)).all()
 
 
 def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies."]
 

@@ -30,8 +30,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction, prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import GameState, Instruction
 
 MOST = {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
 MOST |= {"channels": 4, "rows_count": 2}

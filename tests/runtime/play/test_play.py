@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -145,25 +144,6 @@ def test_a_game_that_cannot_begin_leaves_the_one_in_its_folder_and_no_empty_one(
     assert not list((tmp_path / "games").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--plan", "balance"], "has no plan 'balance'.*did you mean 'balanced'"),
-        (["--bundle", "no-such-bundle"], "no bundle 'no-such-bundle'"),
-        (["--instructions", "no-such-file"], "no-such-file: the instructions cannot be read"),
-    ],
-)
-def test_what_the_user_can_mend_is_one_line_and_code_2(
-    bundle: Path, script: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], said: str
-) -> None:
-    command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(tmp_path / "out"), *options]
-    assert main(command) == 2
-    error = capfd.readouterr().err
-    assert error.startswith("error: ") and error.count("\n") == 1
-    assert re.search(said, error)
-    assert not (tmp_path / "out").exists()
-
-
 def test_disk_that_fills_up_keeps_finished_turns(
     bundle: Path, script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +188,6 @@ def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> Non
         ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
         ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
         ("\u202eMia waves.\n", r"line 1: .*an invisible mark; found U\+202E.*type the words again"),
-        ("<S>Mia</S><XX>?</XX>\n", "line 1: unknown story tag"),
         (b"Mia \xff waves.\n", "not UTF-8"),
     ],
 )

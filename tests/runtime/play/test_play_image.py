@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tiny_towers import add_towers
 
 import fakes
@@ -57,7 +58,9 @@ def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
 def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    drawing = Path(__file__).parents[3] / "docs" / "game.gif"
+    drawing = tmp_path / "drawing.png"
+    with Image.open(Path(__file__).parents[3] / "docs" / "game.gif") as turns:
+        turns.save(drawing)
     options = ["--plan", "fast", "--image", str(drawing), "--motion", "gently wave"]
     code, _ = play(Path("pocket"), tmp_path / "out", *options)
     said = capsys.readouterr().out

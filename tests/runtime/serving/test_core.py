@@ -292,7 +292,7 @@ def test_a_game_that_starts_from_a_picture_opens_when_a_worker_has_made_its_turn
     server.says("finished", **made.to_fields())
     (opened,) = client.heard
     assert opened.parent == "open" and opened.fields["turns"] == 0 and server.store.count() == 1
-    assert server.store.start_of(str(opened.session)) is not None
+    assert server.store.turn_context(str(opened.session), 1).start is not None
     server.vanishes(gone)
     server.says("finished", **made.to_fields())
     assert gone.heard == [] and server.store.count() == 1, "nobody would have its token"

@@ -23,18 +23,6 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_a_finished_turn_survives_a_power_cut(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        session, _ = game(store)
-        play(store, session.id, ["a"])
-        store.confirm_turn(session.id, 1)
-        play(store, session.id, ["b"])
-        (mode,) = store.database.rows("PRAGMA journal_mode")[0]
-        (synchronous,) = store.database.rows("PRAGMA synchronous")[0]
-    assert mode == "wal"
-    assert synchronous == 2, "FULL: a turn is synced, though the confirmation of the one before was not"
-
-
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         session, _ = game(store)

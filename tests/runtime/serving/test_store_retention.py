@@ -78,6 +78,20 @@ def test_a_full_store_gives_up_checkpoints_before_a_turn(tmp_path: Path) -> None
         assert store.missing_shots(session, 62) == 0 < store.missing_shots(session, 51)
 
 
+def test_a_full_store_thins_the_checkpoints_of_all_games_evenly(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
+        idle = heavy(store, 210)
+        clock.now += 100
+        busy = heavy(store, 210)
+        for shots, distance in ((15, 100), (6, 200)):
+            store.quota = Quota(max_bytes=store.database.used_bytes() - shots * SHOT_BYTES, recent_s=10)
+            store.sweep(clock.now)
+            for session in (idle, busy):
+                missing = [store.missing_shots(session, turn) for turn in range(1, 202)]
+                assert max(missing) == distance - 1, "and not of some turns none, and of others all"
+
+
 def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: Path) -> None:
     def steps(session_id: str, turn: int) -> int:
         """SQLite's own instructions, in tens, that it takes to find out what the turn needs."""

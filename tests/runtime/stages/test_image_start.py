@@ -20,8 +20,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import CharacterState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import CharacterState, Instruction
 from animegamer_rt.video import write_png
 
 CAPTION = "Character: Mia; Motion: gently wave; Background: day town."

@@ -17,7 +17,7 @@ from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.vae import Vae
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 LATENT = np.random.default_rng(3).normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
 NIGHTS = {

@@ -11,8 +11,7 @@ import pytest
 import fakes
 from animegamer_rt.stages.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState, Instruction
 
 WAVE = Instruction("Mia waves.")
 

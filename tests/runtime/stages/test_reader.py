@@ -26,7 +26,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader, encode_scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ namespace AnimeGamer
     public sealed class ClientOptions
     {
         /// <summary>tcp://HOST:PORT, as the server printed it; the next port is the control port. HOST is a name, or
-        /// numbers.</summary>
+        /// numbers. Or ws://HOST:PORT/ws of a server with --web, wss:// of its proxy: all that a browser can reach.</summary>
         public string Address = "tcp://127.0.0.1:5570";
 
         /// <summary>For a server with keys (CURVE), as one on another machine has: its public key, 40 characters of Z85, or
@@ -51,7 +51,7 @@ namespace AnimeGamer
         readonly object _gate = new object();
         readonly List<Game> _waiting = new List<Game>();
         readonly Link _turns, _control;
-        readonly CurveKeys _keys;
+        readonly IDisposable _keys;
         volatile bool _closed;
 
         internal readonly FramePool Pool = new FramePool();
@@ -59,7 +59,6 @@ namespace AnimeGamer
         /// <summary>Starts the threads; connects when a call needs it. Throws `bad_argument`.</summary>
         public AnimeGamerClient(ClientOptions options)
         {
-            DnsEndPoint at = ReadAddress(options.Address);
             if (!(options.TimeoutSeconds > 0))
                 throw new AnimeGamerException("bad_argument", "TimeoutSeconds is " + options.TimeoutSeconds
                     + "; expected seconds, more than 0");
@@ -74,13 +73,34 @@ namespace AnimeGamer
                 .With("codec", options.Codec.ToString().ToLowerInvariant())
                 .With("jpeg_quality", options.JpegQuality)
                 .With("clip", options.Clip);
-            _keys = CurveKeys.Read(options.ServerKey, options.SecretKey);
-            string name = "tcp://" + (at.Host.Contains(":") ? "[" + at.Host + "]" : at.Host) + ":" + at.Port;
+            string address = options.Address ?? "";
+            Func<int, IWire> turns, control = null;
+            _keys = null;
+            if (WebSocketWire.IsAddress(address))
+            {
+                if (!string.IsNullOrEmpty(options.ServerKey) || !string.IsNullOrEmpty(options.SecretKey))
+                    throw new AnimeGamerException("bad_argument", "a WebSocket has no keys", "leave ServerKey and SecretKey empty");
+                turns = WebSocketWire.Opener(address, Pool);
+            }
+            else
+            {
+#if UNITY_WEBGL && !UNITY_EDITOR
+                throw new AnimeGamerException("bad_argument", "a browser cannot reach \"" + address + "\"",
+                    "start animegamer-rt serve --web PORT, and give ws://HOST:PORT/ws");
+#else
+                DnsEndPoint at = ReadAddress(address);
+                address = "tcp://" + (at.Host.Contains(":") ? "[" + at.Host + "]" : at.Host) + ":" + at.Port;
+                CurveKeys keys = CurveKeys.Read(options.ServerKey, options.SecretKey);
+                _keys = keys;
+                turns = Wire.Opener(at, Pool, keys);
+                control = Wire.Opener(new DnsEndPoint(at.Host, at.Port + 1), Pool, keys);
+#endif
+            }
             lock (LiveClients.Gate)
             {
-                _turns = new Link(this, _gate, at, _keys, new ProtocolState(name, options.TimeoutSeconds, hello), "AnimeGamer turns");
-                var next = new DnsEndPoint(at.Host, at.Port + 1);
-                _control = new Link(this, _gate, next, _keys, new ProtocolState(name, options.TimeoutSeconds, null), "AnimeGamer control");
+                _turns = new Link(this, _gate, turns, new ProtocolState(address, options.TimeoutSeconds, hello), "AnimeGamer turns");
+                _control = control == null ? _turns  // a WebSocket carries both
+                    : new Link(this, _gate, control, new ProtocolState(address, options.TimeoutSeconds, null), "AnimeGamer control");
                 LiveClients.Add(this);
             }
         }
@@ -89,10 +109,9 @@ namespace AnimeGamer
         public bool Closed { get { return _closed; } }
 
         /// <summary>Connect, and return what the server says of itself. Every other call connects when needed.</summary>
-        public async Task<Welcome> ConnectAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<Welcome> ConnectAsync(CancellationToken cancel = default(CancellationToken))
         {
-            await Start(new Ask<bool>(new Request("ping"), "pong", _ => true), cancel).ConfigureAwait(false);
-            lock (_gate) return _turns.State.Welcome;
+            return Start(new Ask<Welcome>(new Request("ping"), "pong", _ => _turns.State.Welcome), cancel);
         }
 
         /// <summary>Start a game. seed: 0..2^63-1; historyTurns: 0..16; the server chooses what is null.</summary>
@@ -132,12 +151,14 @@ namespace AnimeGamer
         }
 
         /// <summary>The round-trip time to the server, in seconds.</summary>
-        public async Task<double> PingAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<double> PingAsync(CancellationToken cancel = default(CancellationToken))
         {
             Stopwatch clock = Stopwatch.StartNew();
-            await StartControl(new Ask<bool>(new Request("ping"), "pong", _ => true), cancel).ConfigureAwait(false);
-            return clock.Elapsed.TotalSeconds;
+            return StartControl(new Ask<double>(new Request("ping"), "pong", _ => clock.Elapsed.TotalSeconds), cancel);
         }
+
+        /// <summary>In a browser, which has no threads: receive and send. AnimeGamerSession does so; elsewhere it does nothing.</summary>
+        public void Update() { _turns.Update(); }
 
         /// <summary>Disconnect, and end the threads. Games stay on the server: ResumeAsync continues one.</summary>
         public void Dispose()
@@ -178,7 +199,8 @@ namespace AnimeGamer
             if (cancel.CanBeCanceled)
             {
                 CancellationTokenRegistration waiting = cancel.Register(() => { lock (_gate) call.Cancel(cancel); });
-                call.Result.ContinueWith(_ => waiting.Dispose(), TaskScheduler.Default);
+                call.Result.ContinueWith(_ => waiting.Dispose(), CancellationToken.None,
+                    TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
             }
             return call.Result;
         }
@@ -242,9 +264,10 @@ namespace AnimeGamer
                 "make another one; the game goes on with ResumeAsync(token)");
         }
 
+#if !UNITY_WEBGL || UNITY_EDITOR
         static DnsEndPoint ReadAddress(string address)
         {
-            string rest = address ?? "";
+            string rest = address;
             if (rest.StartsWith("tcp://", StringComparison.Ordinal)) rest = rest.Substring(6);
             int colon = rest.LastIndexOf(':');
             string host = colon > 0 ? rest.Substring(0, colon).Trim('[', ']') : "";
@@ -255,5 +278,6 @@ namespace AnimeGamer
             throw new AnimeGamerException("bad_argument", "\"" + address + "\" is not the address of a server",
                 "give tcp://HOST:PORT, as in tcp://127.0.0.1:5570");
         }
+#endif
     }
 }

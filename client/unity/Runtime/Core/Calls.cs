@@ -51,9 +51,8 @@ namespace AnimeGamer
     /// <summary>A request with one answer of type `answer`.</summary>
     sealed class Ask<T> : Call
     {
-        // Asynchronous, so that no code of the game runs on the I/O thread or under the lock.
-        readonly TaskCompletionSource<T> _result = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
-        readonly Request _request;
+        readonly Promise<T> _result = new Promise<T>();
+        Request _request;
         readonly string _answer;
         readonly ReadAnswer<T> _read;
 
@@ -62,6 +61,9 @@ namespace AnimeGamer
 
         /// <summary>A code that is taken as an answer; the result is then default(T).</summary>
         public string AlsoFine;
+
+        /// <summary>After an answer, what to ask next; null from it: that was the last one.</summary>
+        public Func<Request> Next;
 
         /// <summary>Called on the I/O thread for a `progress`: turns written, and turns in all.</summary>
         public Action<int, int> OnProgress;
@@ -89,8 +91,12 @@ namespace AnimeGamer
         {
             if (OnProgress != null && header.Type.Is("progress"))
                 OnProgress((int)header.Fields.Int("step"), (int)header.Fields.Int("steps"));
-            if (header.Type.Is(_answer)) End(_read(header));
-            return null;
+            if (!header.Type.Is(_answer)) return null;
+            T value = _read(header);
+            Request next = Next?.Invoke();
+            if (next == null) End(value);
+            else _request = next;
+            return next;
         }
 
         public override Request OnError(AnimeGamerException error)
@@ -104,8 +110,7 @@ namespace AnimeGamer
         {
             if (Ended) return;
             Ended = true;
-            _result.TrySetException(error);
-            AggregateException seen = _result.Task.Exception;  // a result that nobody awaits is no fault of the program
+            _result.Fail(error);
         }
 
         /// <summary>End the Task without an error. What was sent is still answered, as the game may have changed by it.</summary>
@@ -113,20 +118,20 @@ namespace AnimeGamer
         {
             if (Ended) return;
             Ended = !Sent;
-            _result.TrySetCanceled(cancel);
+            _result.Cancel(cancel);
         }
 
         void End(T value)
         {
             Ended = true;
-            _result.TrySetResult(value);
+            _result.Set(value);
         }
     }
 
     /// <summary>The events of one turn, in order, each once, however often the connection or the server is lost.</summary>
     sealed class TurnCall : Call
     {
-        readonly TaskCompletionSource<Done> _done = new TaskCompletionSource<Done>(TaskCreationOptions.RunContinuationsAsynchronously);
+        readonly Promise<Done> _done = new Promise<Done>();
         readonly Queue<TurnEvent> _events = new Queue<TurnEvent>(64);
         readonly Request _request;
         readonly bool _new;
@@ -267,8 +272,7 @@ namespace AnimeGamer
             if (Ended) return;
             Ended = true;
             Put(new TurnEvent { Kind = TurnEventKind.Error, Turn = Turn, Seq = _seq, Data = error });
-            _done.TrySetException(error);
-            AggregateException seen = _done.Task.Exception;
+            _done.Fail(error);
         }
 
         void Add(TurnEvent next)
@@ -284,7 +288,7 @@ namespace AnimeGamer
             Ended = true;
             Session.Turns = next.Done.Turns;
             if (_hasState && next.Turn == next.Done.Turns) Session.Character = _character;
-            _done.TrySetResult(next.Done);
+            _done.Set(next.Done);
         }
 
         void Put(TurnEvent next)

@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System;
 
 namespace AnimeGamer
@@ -160,3 +161,4 @@ namespace AnimeGamer
         static void Copy(byte[] from, byte[] to, int at) { Buffer.BlockCopy(from, 0, to, at, from.Length); }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System;
 using System.IO;
 using System.Text;
@@ -95,3 +96,4 @@ namespace AnimeGamer
         }
     }
 }
+#endif

@@ -61,6 +61,13 @@ namespace AnimeGamer
             _pool.Return(this);
         }
 
+        /// <summary>Write this raw picture, with another of its size drawn over it with this weight (0..1), into `pixels`.</summary>
+        public void Fade(Frame over, double weight, byte[] pixels)
+        {
+            var part = (int)(256 * weight);
+            for (int i = 0; i < PictureBytes; i++) pixels[i] = (byte)(Data[i] + ((over.Data[i] - Data[i]) * part >> 8));
+        }
+
         internal void Reuse() { _released = false; }
 
         internal void ReadPicture(MsgView fields)

@@ -119,23 +119,18 @@ namespace AnimeGamer
         }
 
         /// <summary>All finished turns, the newest last.</summary>
-        public async Task<List<LoggedTurn>> ListAsync(CancellationToken cancel = default(CancellationToken))
+        public Task<List<LoggedTurn>> ListAsync(CancellationToken cancel = default(CancellationToken))
         {
             var turns = new List<LoggedTurn>();
-            bool more = true;
-            while (more)
+            bool more = false;
+            return Start(new Ask<List<LoggedTurn>>(_session.Request("list"), "listed", header =>
             {
-                object before = turns.Count > 0 ? (object)turns[0].Turn : null;
                 var page = new List<LoggedTurn>();
-                more = await Start(new Ask<bool>(_session.Request("list").With("before", before), "listed", header =>
-                {
-                    LoggedTurn.ReadPage(header.Fields, page);
-                    return header.Fields.Flag("more");
-                }, _session), cancel).ConfigureAwait(false);
+                LoggedTurn.ReadPage(header.Fields, page);
                 turns.InsertRange(0, page);
-                more = more && page.Count > 0;
-            }
-            return turns;
+                more = header.Fields.Flag("more") && page.Count > 0;
+                return turns;
+            }, _session) { Next = () => more ? _session.Request("list").With("before", turns[0].Turn) : null }, cancel);
         }
 
         /// <summary>Write the game to a folder on the server's machine. onProgress is called on the client's thread with

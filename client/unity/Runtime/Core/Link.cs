@@ -1,109 +1,82 @@
 using System;
-using System.Net;
-using System.Net.Sockets;
 using System.Threading;
 
 namespace AnimeGamer
 {
-    /// <summary>The thread that keeps one address's connection: it reads, answers pings, reconnects, and ends in time.</summary>
+    /// <summary>Keeps one address's connection: it reads, reconnects, and gives what comes to the protocol. Its
+    /// <see cref="Pump"/> calls Step.</summary>
     sealed class Link
     {
-        // How long the thread sleeps at most; so long, too, may its end take.
-        const int PollMs = 50, IdleMs = 250;
-
         public readonly ProtocolState State;
         readonly object _gate;
-        readonly DnsEndPoint _address;
         readonly AnimeGamerClient _client;
-        readonly CurveKeys _keys;
-        readonly AutoResetEvent _wake = new AutoResetEvent(false);
-        readonly Thread _thread;
-        volatile Wire _wire;
-        volatile bool _stop;
+        readonly Func<int, IWire> _open;
+        readonly Pump _pump;
+        volatile IWire _wire;
+        volatile bool _stopped;
         int _tries;
 
-        /// <summary>keys: null, none.</summary>
-        public Link(AnimeGamerClient client, object gate, DnsEndPoint address, CurveKeys keys, ProtocolState state, string name)
+        /// <summary>open: begins a connection; its argument counts the tries. It may take seconds.</summary>
+        public Link(AnimeGamerClient client, object gate, Func<int, IWire> open, ProtocolState state, string name)
         {
-            _keys = keys;
             _client = client;
             _gate = gate;
-            _address = address;
+            _open = open;
             State = state;
-            _thread = new Thread(Run) { IsBackground = true, Name = name };
-            _thread.Start();
+            _pump = new Pump(this, name);
         }
+
+        public bool Stopped { get { return _stopped; } }
 
         /// <summary>Add a call and send what it asks for, without waiting. Under the lock.</summary>
         public void Start(Call call)
         {
             State.Start(call);
             Flush();
-            _wake.Set();
+            _pump.Wake();
         }
 
-        /// <summary>Ask the thread to end.</summary>
+        /// <summary>Ask for the end.</summary>
         public void Stop()
         {
-            _stop = true;
-            _wake.Set();
+            _stopped = true;
+            _pump.Wake();
         }
 
-        /// <summary>Wait for the thread's end, so long at most; false if it goes on.</summary>
-        public bool Join(int milliseconds)
-        {
-            if (Thread.CurrentThread == _thread) return true;
-            if (!_thread.Join(milliseconds)) return false;
-            _wake.Close();
-            return true;
-        }
+        /// <summary>Wait for the end, so long at most; false if it goes on.</summary>
+        public bool Join(int milliseconds) { return _pump.Join(milliseconds); }
 
-        void Run()
-        {
-            try
-            {
-                while (!_stop) Step();
-            }
-            finally
-            {
-                DropWire();
-            }
-        }
+        /// <summary>Where there are no threads: take a step.</summary>
+        public void Update() { _pump.Update(); }
 
-        void Step()
+        /// <summary>Connect if that is asked for, then read and send what there is. Waits for something to read, so long at most;
+        /// returns whether there is a connection, without which it does not wait.</summary>
+        public bool Step(int milliseconds)
         {
             bool connect;
             lock (_gate)
             {
-                if (_stop) return;
+                if (_stopped) return false;
                 State.Tick();
                 _client.StartWaiting();
                 if (State.Phase == Phase.Down) DropWire();
                 connect = State.WantsConnection;
                 Flush();
             }
-            if (connect)
-            {
-                IPEndPoint to = Resolve();  // without the lock: it may take seconds
-                lock (_gate)
-                {
-                    if (_stop) return;
-                    OpenWire(to);
-                }
-            }
-            Wire wire = _wire;
-            if (wire == null)
-            {
-                _wake.WaitOne(State.HasCalls ? PollMs : IdleMs);
-                return;
-            }
+            if (connect) Connect();
+            IWire wire = _wire;
+            if (wire == null) return false;
             try
             {
-                Read(wire);
+                Read(wire, milliseconds);
             }
-            catch (SocketException)
+            catch (LostException lost)
             {
-                lock (_gate) OnLost(wire);
+                lock (_gate)
+                {
+                    State.Lost(lost.Message, lost.WhatToDo);
+                    DropWire();
+                }
             }
             catch (AnimeGamerException error)
             {
@@ -114,6 +87,7 @@ namespace AnimeGamer
                 // A fault of this client ends its calls, not the game.
                 Fail(new AnimeGamerException("internal", "a fault of the client: " + error, "report it"));
             }
+            return true;
         }
 
         void Fail(AnimeGamerException error)
@@ -126,21 +100,14 @@ namespace AnimeGamer
             }
         }
 
-        void Read(Wire wire)
+        void Read(IWire wire, int milliseconds)
         {
-            wire.SealBuffer(_gate);
-            bool connected = wire.Connected;
-            if (!wire.WaitToRead(wire.HasOutgoing ? 1 : PollMs)) return;
-            if (!connected)
-            {
-                lock (_gate) wire.SendOpening();
-                return;
-            }
-            while (!_stop && wire.TryReceive(_gate))
+            if (!wire.WaitToRead(_gate, milliseconds)) return;
+            while (!_stopped && wire.TryReceive(_gate))
             {
                 lock (_gate)
                 {
-                    if (_stop) return;
+                    if (_stopped) return;
                     Frame frame = wire.Buffer;
                     wire.Buffer = null;
                     try
@@ -161,71 +128,46 @@ namespace AnimeGamer
 
         void Flush()
         {
-            Wire wire = _wire;
-            if (wire == null || _stop) return;
+            IWire wire = _wire;
+            if (wire == null || _stopped) return;
             try
             {
                 while (wire.CanSend && State.Outgoing.Count > 0) wire.Send(State.Outgoing.Peek().Key, State.Outgoing.Dequeue().Value);
-                if (wire.HasOutgoing) wire.Flush();
+                wire.Flush();
             }
-            catch (SocketException)
+            catch (LostException lost)
             {
-                State.Lost("the connection was lost");  // the thread closes the socket
+                State.Lost(lost.Message, lost.WhatToDo);  // the next step closes the connection
             }
         }
 
-        // Anew for each connection, as a name may have moved; its addresses in turn. null: none is known.
-        IPEndPoint Resolve()
+        void Connect()
         {
+            IWire wire = null;
+            LostException lost = null;
             try
             {
-                IPAddress[] known = IPAddress.TryParse(_address.Host, out IPAddress number)
-                    ? new[] { number } : Dns.GetHostAddresses(_address.Host);
-                return known.Length > 0 ? new IPEndPoint(known[_tries++ % known.Length], _address.Port) : null;
+                wire = _open(_tries++);  // without the lock: it may take seconds
             }
-            catch (SocketException)
+            catch (LostException error)
             {
-                return null;
+                lost = error;
+            }
+            lock (_gate)
+            {
+                DropWire();
+                if (_stopped) wire?.Dispose();
+                else
+                {
+                    _wire = wire;
+                    State.Connecting();
+                    if (lost != null) State.Lost(lost.Message, lost.WhatToDo);
+                }
             }
         }
 
-        void OpenWire(IPEndPoint to)
-        {
-            DropWire();
-            State.Connecting();
-            if (to == null)
-            {
-                State.Lost("no address is known of the host " + _address.Host, "check the name, or give its IP address");
-                return;
-            }
-            try
-            {
-                _wire = new Wire(to, _client.Pool, _keys);
-            }
-            catch (SocketException)
-            {
-                State.Lost("nothing listens there");
-            }
-        }
-
-        void OnLost(Wire wire)
-        {
-            if (!wire.Connected) State.Lost("nothing listens there");
-            else if (wire.Open) State.Lost("the connection was lost");
-            else if (_keys == null)
-                State.Lost("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this "
-                    + "client was not given",
-                    "if it is a server with keys, set ServerKey and SecretKey; else use the address that animegamer-rt serve printed");
-            else if (!wire.KnowsServer)
-                State.Lost("the server ends the connection in the handshake: the server's key may be wrong",
-                    "set ServerKey to the public key of this server, from its owner (server.key), and check the address");
-            else
-                State.Lost("the server ends the connection in the handshake: this client's key may be wrong",
-                    "ask the server's owner to add your public key to its --authorized-keys folder");
-            DropWire();
-        }
-
-        void DropWire()
+        /// <summary>Close the connection.</summary>
+        public void DropWire()
         {
             _wire?.Dispose();
             _wire = null;

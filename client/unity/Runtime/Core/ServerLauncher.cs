@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System;
 using System.Collections.Generic;
 using System.Diagnostics;
@@ -16,7 +17,7 @@ namespace AnimeGamer
         const int LastLines = 20;
 
         readonly Process _process;
-        readonly TaskCompletionSource<string> _address = new TaskCompletionSource<string>(TaskCreationOptions.RunContinuationsAsynchronously);
+        readonly Promise<string> _address = new Promise<string>();
         readonly Queue<string> _said = new Queue<string>();
         readonly Thread[] _readers;
         bool _disposed;
@@ -105,18 +106,15 @@ namespace AnimeGamer
                         while (_said.Count > LastLines) _said.Dequeue();
                     }
                     string address = ReadAddress(line);
-                    if (address != null) _address.TrySetResult(address);
+                    if (address != null) _address.Set(address);
                 }
             }
             catch (Exception error) when (error is IOException || error is ObjectDisposedException)
             {
                 // Disposed while it was read.
             }
-            if (_address.TrySetException(new AnimeGamerException("server_process",
-                "the server ended before it listened; it said:\n" + LastWords, "run the same command in a terminal")))
-            {
-                AggregateException seen = _address.Task.Exception;
-            }
+            _address.Fail(new AnimeGamerException("server_process",
+                "the server ended before it listened; it said:\n" + LastWords, "run the same command in a terminal"));
         }
 
         // The line that `--port 0` makes it print first, as {"address": "tcp://127.0.0.1:5570", "port": 5570, ...}.
@@ -130,3 +128,26 @@ namespace AnimeGamer
         }
     }
 }
+#else
+using System;
+using System.Threading.Tasks;
+
+namespace AnimeGamer
+{
+    /// <summary>A browser starts no programs.</summary>
+    public sealed class ServerLauncher : IDisposable
+    {
+        /// <summary>Throws `server_process`.</summary>
+        public ServerLauncher(string command, string arguments = "", string options = "", string workingFolder = null)
+        {
+            throw new AnimeGamerException("server_process", "a browser cannot start " + command,
+                "start animegamer-rt serve --web PORT, and give the session its Address in place of a Server");
+        }
+
+        public Task<string> Address { get { return null; } }
+        public bool Running { get { return false; } }
+        public string LastWords { get { return ""; } }
+        public void Dispose() { }
+    }
+}
+#endif

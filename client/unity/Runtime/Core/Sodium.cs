@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System;
 using System.Runtime.InteropServices;
 
@@ -76,3 +77,4 @@ namespace AnimeGamer
             byte[] nonce, byte[] shared);
     }
 }
+#endif

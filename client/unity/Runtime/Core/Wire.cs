@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System;
 using System.Collections.Generic;
 using System.Net;
@@ -6,11 +7,8 @@ using System.Text;
 
 namespace AnimeGamer
 {
-    /// <summary>
-    /// One TCP connection that speaks ZMTP 3.1 as a DEALER, with CURVE if there are keys. Nothing here waits, except
-    /// <see cref="WaitToRead"/>. Receiving belongs to one thread; <see cref="Send"/> is called under the client's lock.
-    /// </summary>
-    sealed class Wire : IDisposable
+    /// <summary>One TCP connection that speaks ZMTP 3.1 as a DEALER, with CURVE if there are keys.</summary>
+    sealed class Wire : IWire
     {
         const int InboxBytes = 64 * 1024;
 
@@ -31,22 +29,35 @@ namespace AnimeGamer
         bool _inBody, _sealed, _command, _more, _greeted;
         int _headerLength;
 
-        /// <summary>Whether TCP is connected, and whether the handshake is done so that requests may be sent.</summary>
-        public bool Connected { get; private set; }
-        public bool Open { get; private set; }
+        // Whether TCP is connected, whether the server has shown that it is the one of the keys, and whether the handshake is
+        // done so that requests may be sent.
+        bool _connected, _knowsServer, _open;
 
-        /// <summary>Whether the server has shown that it is the one of the keys.</summary>
-        public bool KnowsServer { get; private set; }
+        public bool CanSend { get { return _open && _unsealed == null; } }
+        public Header Header { get; private set; }
+        public Frame Buffer { get; set; }
 
-        /// <summary>Whether Send may be called.</summary>
-        public bool CanSend { get { return Open && _unsealed == null; } }
+        /// <summary>What connects to a host, whose name it looks up each time, as it may have moved; to its addresses in turn.
+        /// keys: null, none.</summary>
+        public static Func<int, IWire> Opener(DnsEndPoint at, FramePool pool, CurveKeys keys)
+        {
+            return tries =>
+            {
+                try
+                {
+                    IPAddress[] known = IPAddress.TryParse(at.Host, out IPAddress number)
+                        ? new[] { number } : Dns.GetHostAddresses(at.Host);
+                    if (known.Length > 0) return new Wire(new IPEndPoint(known[tries % known.Length], at.Port), pool, keys);
+                }
+                catch (SocketException)
+                {
+                    // As if there were none.
+                }
+                throw new LostException("no address is known of the host " + at.Host, "check the name, or give its IP address");
+            };
+        }
 
-        /// <summary>After TryReceive: the message's header, and its buffer or null. The caller releases the buffer.</summary>
-        public Header Header;
-        public Frame Buffer;
-
-        /// <summary>keys: null, none.</summary>
-        public Wire(IPEndPoint at, FramePool pool, CurveKeys keys)
+        Wire(IPEndPoint at, FramePool pool, CurveKeys keys)
         {
             _pool = pool;
             _keys = keys;
@@ -66,37 +77,58 @@ namespace AnimeGamer
                 if (error.SocketErrorCode == SocketError.WouldBlock || error.SocketErrorCode == SocketError.InProgress)
                     return;
                 _socket.Close();
-                throw;
+                throw Lost();
             }
         }
 
-        /// <summary>Wait until there is something to read, or until the connection is made, at most so long.</summary>
-        public bool WaitToRead(int milliseconds)
+        public bool WaitToRead(object gate, int milliseconds)
         {
-            if (Connected) return _socket.Poll(1000 * milliseconds, SelectMode.SelectRead);
-            if (!_socket.Poll(1000 * milliseconds, SelectMode.SelectWrite))
+            SealBuffer(gate);
+            if (_outgoing.Count > 0) milliseconds = Math.Min(milliseconds, 1);
+            try
             {
-                if (_socket.Poll(0, SelectMode.SelectError)) throw new SocketException((int)SocketError.ConnectionRefused);
-                return false;
+                if (_connected) return _socket.Poll(1000 * milliseconds, SelectMode.SelectRead);
+                if (!_socket.Poll(1000 * milliseconds, SelectMode.SelectWrite))
+                {
+                    if (_socket.Poll(0, SelectMode.SelectError)) throw Lost();
+                    return false;
+                }
+                if ((int)_socket.GetSocketOption(SocketOptionLevel.Socket, SocketOptionName.Error) != 0) throw Lost();
             }
-            var error = (int)_socket.GetSocketOption(SocketOptionLevel.Socket, SocketOptionName.Error);
-            if (error != 0) throw new SocketException(error);
-            Connected = true;
-            return true;
+            catch (SocketException)
+            {
+                throw Lost();
+            }
+            _connected = true;
+            lock (gate) SendOpening();
+            return false;
         }
 
-        /// <summary>Send the greeting; once, when Connected.</summary>
-        public void SendOpening()
+        void SendOpening()
         {
             _outgoing.Enqueue(Zmtp.Greeting(Mechanism));
             if (_keys == null) _outgoing.Enqueue(Zmtp.Frame(Zmtp.Command, Zmtp.Ready));  // without waiting for the server's
             Flush();
         }
 
+        LostException Lost()
+        {
+            if (!_connected) return new LostException("nothing listens there");
+            if (_open) return new LostException("the connection was lost");
+            if (_keys == null)
+                return new LostException("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, "
+                    + "which this client was not given",
+                    "if it is a server with keys, set ServerKey and SecretKey; else use the address that animegamer-rt serve printed");
+            if (!_knowsServer)
+                return new LostException("the server ends the connection in the handshake: the server's key may be wrong",
+                    "set ServerKey to the public key of this server, from its owner (server.key), and check the address");
+            return new LostException("the server ends the connection in the handshake: this client's key may be wrong",
+                "ask the server's owner to add your public key to its --authorized-keys folder");
+        }
+
         string Mechanism { get { return _keys == null ? "NULL" : "CURVE"; } }
 
-        /// <summary>Send a request, or keep it until the socket takes it. buffer: null, none. With keys it is sealed and sent
-        /// by <see cref="SealBuffer"/>.</summary>
+        // With keys the buffer is sealed and sent by SealBuffer.
         public void Send(byte[] header, byte[] buffer)
         {
             if (_keys != null)
@@ -117,9 +149,8 @@ namespace AnimeGamer
             if (buffer != null) SendBytes(buffer);
         }
 
-        /// <summary>Seal and send what <see cref="Send"/> left: without the lock, as it takes a picture's time. Called by the
-        /// thread that receives.</summary>
-        public void SealBuffer(object gate)
+        // Seal and send what Send left: without the lock, as it takes a picture's time. Called by the thread that receives.
+        void SealBuffer(object gate)
         {
             if (_keys == null) return;
             byte[] buffer;
@@ -135,10 +166,6 @@ namespace AnimeGamer
 
         byte[] Sealed(int flags, byte[] data) { return Zmtp.Frame(0, _curve.Seal(flags, data)); }
 
-        /// <summary>Whether something waits to be sent.</summary>
-        public bool HasOutgoing { get { return _outgoing.Count > 0 || _unsealed != null; } }
-
-        /// <summary>Send what waits, as far as the socket takes it. Throws SocketException if the connection is lost.</summary>
         public void Flush()
         {
             while (_outgoing.Count > 0)
@@ -146,7 +173,7 @@ namespace AnimeGamer
                 byte[] next = _outgoing.Peek();
                 int sent = _socket.Send(next, _outgoingAt, next.Length - _outgoingAt, SocketFlags.None, out SocketError error);
                 if (error == SocketError.WouldBlock || error == SocketError.IOPending) return;
-                if (error != SocketError.Success) throw new SocketException((int)error);
+                if (error != SocketError.Success) throw Lost();
                 _outgoingAt += sent;
                 if (_outgoingAt < next.Length) return;
                 _outgoingAt = 0;
@@ -160,10 +187,6 @@ namespace AnimeGamer
             Flush();
         }
 
-        /// <summary>
-        /// Read until a message is whole (true), or nothing more is there (false). `gate` is held while a PONG is sent.
-        /// Throws SocketException if the connection is lost, AnimeGamerException for what is not the protocol.
-        /// </summary>
         public bool TryReceive(object gate)
         {
             while (true)
@@ -224,8 +247,7 @@ namespace AnimeGamer
         {
             int count = _socket.Receive(into, at, size, SocketFlags.None, out SocketError error);
             if (error == SocketError.WouldBlock || error == SocketError.IOPending) return 0;
-            if (error != SocketError.Success) throw new SocketException((int)error);
-            if (count == 0) throw new SocketException((int)SocketError.ConnectionReset);
+            if (error != SocketError.Success || count == 0) throw Lost();
             return count;
         }
 
@@ -271,10 +293,10 @@ namespace AnimeGamer
             if (there < start) return false;
             ulong length = isLong ? MsgView.BigEndian(_inbox, _inboxStart + 1, 8) : _inbox[_inboxStart + 1];
             _inboxStart += start;
-            _sealed = _curve != null && Open;
+            _sealed = _curve != null && _open;
             _command = (flags & Zmtp.Command) != 0;
             _more = (flags & Zmtp.More) != 0;
-            if (!Open && !_command) throw Zmtp.NotZmtp("a message came before READY");
+            if (!_open && !_command) throw Zmtp.NotZmtp("a message came before READY");
             if (_sealed) ChooseSealedBody(length);
             else if (_command) ChooseCommandBody(length);
             else ChooseBody(length);
@@ -363,22 +385,22 @@ namespace AnimeGamer
                 System.Buffer.BlockCopy(_small, 7, pong, 5, _bodyLength - 7);
                 lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Zmtp.Frame(Zmtp.Command, pong));
             }
-            else if (text == "ERROR" && _keys != null && !Open)
+            else if (text == "ERROR" && _keys != null && !_open)
                 throw new AnimeGamerException("not_allowed", "the server does not know this client's key",
                     "ask its owner to add your public key to its --authorized-keys folder");
             else if (text == "ERROR")
                 throw new AnimeGamerException("not_allowed", "the server ended the ZeroMQ handshake: "
                     + Encoding.ASCII.GetString(_small, 7, Math.Max(0, _bodyLength - 7)), "check the server's log");
-            else if (Open) return;
+            else if (_open) return;
             else if (text == "READY")
             {
                 _curve?.CheckReady(_small, _bodyLength);
-                lock (gate) Open = true;  // who sends next has to see the number of the last nonce
+                lock (gate) _open = true;  // who sends next has to see the number of the last nonce
             }
-            else if (text == "WELCOME" && _curve != null && !KnowsServer)
+            else if (text == "WELCOME" && _curve != null && !_knowsServer)
             {
                 byte[] initiate = _curve.Initiate(_small, _bodyLength, Zmtp.Metadata);
-                KnowsServer = true;
+                _knowsServer = true;
                 SendCommand(initiate, gate);
             }
         }
@@ -389,3 +411,4 @@ namespace AnimeGamer
         }
     }
 }
+#endif

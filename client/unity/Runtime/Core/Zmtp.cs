@@ -1,3 +1,4 @@
+#if !UNITY_WEBGL || UNITY_EDITOR
 using System.Text;
 
 namespace AnimeGamer
@@ -51,3 +52,4 @@ namespace AnimeGamer
         }
     }
 }
+#endif

@@ -21,7 +21,7 @@ namespace AnimeGamer
     [AddComponentMenu("AnimeGamer/Session")]
     public sealed class AnimeGamerSession : MonoBehaviour
     {
-        [Tooltip("As animegamer-rt serve printed it. Not used with Server.")]
+        [Tooltip("As animegamer-rt serve printed it; for WebGL ws://HOST:PORT/ws of serve --web PORT. Not used with Server.")]
         public string address = "tcp://127.0.0.1:5570";
 
         [Tooltip("Of a server with keys, as one on another machine has: its public key, 40 characters of Z85. No secret. Not used with Server.")]
@@ -283,7 +283,7 @@ namespace AnimeGamer
         {
             if (!task.IsCompleted)
             {
-                var cancelled = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+                var cancelled = new TaskCompletionSource<bool>();
                 using (cancel.Register(() => cancelled.TrySetResult(true))) await Task.WhenAny(task, cancelled.Task);
                 if (!task.IsCompleted) cancel.ThrowIfCancellationRequested();
             }
@@ -309,6 +309,7 @@ namespace AnimeGamer
 
         void Update()
         {
+            _client?.Update();
             Turn turn = _turn;
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next)) Dispatch(next);
             ShowOffers();

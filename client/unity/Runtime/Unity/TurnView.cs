@@ -8,7 +8,7 @@ namespace AnimeGamer
     [Serializable] public sealed class TextureEvent : UnityEvent<Texture> { }
 
     /// <summary>
-    /// Shows a session's clips as a texture: at their own rate, the last picture held between turns. A view that is added
+    /// Shows a session's clips as a texture, as its Display says: at their own rate, held, looped, faded into each other. A view that is added
     /// late shows the picture of the moment at once. Several views of one session may show the same.
     /// </summary>
     [AddComponentMenu("AnimeGamer/Turn View")]
@@ -27,6 +27,7 @@ namespace AnimeGamer
 
         Texture2D _texture;
         MaterialPropertyBlock _block;
+        byte[] _faded = new byte[0];
         int _version = -1;
 
         /// <summary>The picture; null before the first one. Destroyed with this component.</summary>
@@ -36,9 +37,9 @@ namespace AnimeGamer
         void LateUpdate()
         {
             if (session == null || session.Display.Version == _version) return;
-            _version = session.Display.Version;
-            Frame frame = session.Display.Next ?? session.Display.Picture;
-            if (frame != null) Show(frame);
+            ClipDisplay display = session.Display;
+            _version = display.Version;
+            if (display.Picture != null) Show(display.Picture, display.Next ?? display.Picture, display.Blend);
         }
 
         void OnDestroy()
@@ -47,11 +48,18 @@ namespace AnimeGamer
             _texture = null;
         }
 
-        void Show(Frame frame)
+        // Show `frame`, faded in over the picture before it, if that has its size.
+        void Show(Frame before, Frame frame, double blend)
         {
             if (_texture == null || _texture.width != frame.Width || _texture.height != frame.Height) Make(frame);
+            byte[] data = frame.Data;
+            if (before != frame && before.PictureBytes == frame.PictureBytes)
+            {
+                Array.Resize(ref _faded, frame.PictureBytes);
+                before.Fade(frame, blend, data = _faded);
+            }
             NativeArray<byte> pixels = _texture.GetRawTextureData<byte>();
-            NativeArray<byte>.Copy(frame.Data, 0, pixels, 0, frame.PictureBytes);
+            NativeArray<byte>.Copy(data, 0, pixels, 0, frame.PictureBytes);
             _texture.Apply(false);
         }
 

@@ -18,6 +18,9 @@ namespace AnimeGamer.Samples
         [Tooltip("Seconds before the next turn, and before another try after an error.")]
         public float pauseSeconds = 2;
 
+        [Tooltip("Seconds in which a clip is faded into the next.")]
+        public float fadeSeconds = 0.5f;
+
         [Tooltip("_MainTex, or _BaseMap in URP and HDRP.")]
         public string property = "_MainTex";
 
@@ -27,6 +30,7 @@ namespace AnimeGamer.Samples
         void Awake()
         {
             _session = GetComponent<AnimeGamerSession>();
+            _session.Display.FadeSeconds = fadeSeconds;
             TurnView view = gameObject.AddComponent<TurnView>();
             view.session = _session;
             view.property = property;

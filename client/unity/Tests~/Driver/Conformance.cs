@@ -122,6 +122,11 @@ namespace AnimeGamer.Driver
             return text;
         }
 
+        static string Line(Understood read)
+        {
+            return read.Notice == null ? read.Text : read.Text + " [" + string.Join(",", read.Unknown) + "] " + read.Notice;
+        }
+
         string Opened(Game game)
         {
             _game = game;
@@ -177,7 +182,7 @@ namespace AnimeGamer.Driver
             foreach (TurnEvent each in events)
             {
                 if (each.Kind == TurnEventKind.Accepted) replayed = each.Accepted.Replayed;
-                if (each.Kind == TurnEventKind.Understood) _understood = each.Understood.Text;
+                if (each.Kind == TurnEventKind.Understood) _understood = Line(each.Understood);
                 if (each.Kind == TurnEventKind.Restarting || each.Kind == TurnEventKind.Understood) continue;
                 if (numbers.Count > 0) whole = whole && each.Seq == numbers[numbers.Count - 1] + 1;
                 numbers.Add(each.Seq);

@@ -29,8 +29,19 @@ namespace AnimeGamer.Driver
             TurnView view = host.AddComponent<TurnView>();
             view.session = session;
             foreach (string sentence in new[] { "Mirel walks.", "Mirel waves.", "Mirel sits." }) Ended(session.SayAsync(sentence)).Get();
+            ClipDisplay display = session.Display;
+            display.FadeSeconds = 20;
             Ended(session.ReplayAsync(1)).Get();
-            Until(() => session.Display.Turn == 1, "a replayed clip is shown");
+            Until(() => display.Turn == 1 && display.Blend > 0.05, "a replayed clip is shown");
+            Frame before = display.Picture, after = display.Next;
+            byte[] pixels = view.Texture.Applied;
+            for (int i = 0; i < pixels.Length; i++)
+            {
+                double faded = before.Data[i] + (after.Data[i] - before.Data[i]) * display.Blend;
+                Help.Check(Math.Abs(pixels[i] - faded) <= 2, "faded in over the one before");
+            }
+            Help.Check(!Equal(pixels, before.Data) && !Equal(pixels, after.Data), "so that both are seen");
+            display.FadeSeconds = 0;
             System.Threading.Tasks.Task<System.Collections.Generic.List<LoggedTurn>> listed = session.ListAsync();
             Help.Check(Ended(listed).Get().Count == 3, "the turns are listed");
             session.Undo();
@@ -153,7 +164,7 @@ namespace AnimeGamer.Driver
             ((System.Diagnostics.Process)Field(launcher, "_process")).Kill();
         }
 
-        static object Field(object of, string name)
+        internal static object Field(object of, string name)
         {
             return of.GetType().GetField(name, BindingFlags.NonPublic | BindingFlags.Instance).GetValue(of);
         }
@@ -220,7 +231,7 @@ namespace AnimeGamer.Driver
             Help.Check(LiveClients.Count == 0, "all clients are closed");
         }
 
-        static void Until(Func<bool> condition, string claim)
+        internal static void Until(Func<bool> condition, string claim)
         {
             for (int waited = 0; waited < Help.LimitMs; waited += 8)
             {

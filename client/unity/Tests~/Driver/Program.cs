@@ -21,6 +21,7 @@ namespace AnimeGamer.Driver
                     case "engine-server": Engine.WithServer(arguments[1], arguments[2], arguments[3], arguments[4]); break;
                     case "engine-keys": Engine.WithKeys(arguments[1], arguments[2], arguments[3]); break;
                     case "engine-past": Engine.Past(arguments[1]); break;
+                    case "first-steps": FirstSteps.Take(arguments); break;
                     case "picture": Engine.FromPicture(arguments[1]); break;
                     case "domains": Domains.Run(arguments[1], arguments[2]); break;
                     case "assemblies": Assemblies.Check(arguments); break;

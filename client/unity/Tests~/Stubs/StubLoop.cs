@@ -39,10 +39,16 @@ namespace UnityEngine
 
         public static void Add(MonoBehaviour component)
         {
-            SynchronizationContext.SetSynchronizationContext(Main);
             Components.Add(component);
-            Call(component, "Awake");
-            Call(component, "OnEnable");
+            Open(component);
+        }
+
+        /// <summary>What the engine does first with a component or an editor window.</summary>
+        public static void Open(Object made)
+        {
+            SynchronizationContext.SetSynchronizationContext(Main);
+            Call(made, "Awake");
+            Call(made, "OnEnable");
         }
 
         /// <summary>After a component was enabled or disabled.</summary>
@@ -59,6 +65,7 @@ namespace UnityEngine
         public static void Frame()
         {
             Main.Run();
+            UnityEditor.EditorApplication.update?.Invoke();
             foreach (MonoBehaviour component in Components.ToArray())
                 if (component.enabled && Started.Add(component)) Call(component, "Start");
             foreach (string message in new[] { "Update", "LateUpdate" })
@@ -66,11 +73,11 @@ namespace UnityEngine
                     if (component.enabled) Call(component, message);
         }
 
-        static void Call(MonoBehaviour component, string message)
+        public static void Call(Object receiver, string message)
         {
-            MethodInfo method = component.GetType().GetMethod(message,
+            MethodInfo method = receiver.GetType().GetMethod(message,
                 BindingFlags.Instance | BindingFlags.NonPublic | BindingFlags.Public, null, Type.EmptyTypes, null);
-            method?.Invoke(component, null);
+            method?.Invoke(receiver, null);
         }
     }
 }

@@ -9,7 +9,12 @@ namespace UnityEditor
     public enum MessageType { None, Info, Warning, Error }
 
     public sealed class InitializeOnLoadAttribute : Attribute { }
-    public sealed class MenuItem : Attribute { public MenuItem(string itemName) { } }
+
+    public sealed class MenuItem : Attribute
+    {
+        public readonly string Name;
+        public MenuItem(string itemName) { Name = itemName; }
+    }
 
     public static class AssemblyReloadEvents
     {
@@ -42,14 +47,32 @@ namespace UnityEditor
 
     public class EditorWindow : ScriptableObject
     {
-        public static T GetWindow<T>(string title) where T : EditorWindow { return CreateInstance<T>(); }
+        /// <summary>Of the stub: the window that was opened last.</summary>
+        public static EditorWindow Opened;
+
+        public static T GetWindow<T>(string title) where T : EditorWindow
+        {
+            T window = CreateInstance<T>();
+            Opened = window;
+            StubLoop.Open(window);
+            return window;
+        }
+
         public void Repaint() { }
     }
 
     public static class EditorGUILayout
     {
-        public static string TextField(string label, string text, params GUILayoutOption[] options) { return text; }
-        public static string TextArea(string text, params GUILayoutOption[] options) { return text; }
+        /// <summary>Of the stub: what a person types into the field with a label; the text that was shown last.</summary>
+        public static readonly System.Collections.Generic.Dictionary<string, string> Typed = new System.Collections.Generic.Dictionary<string, string>();
+        public static string Shown = "";
+
+        public static string TextField(string label, string text, params GUILayoutOption[] options)
+        {
+            return Typed.TryGetValue(label, out string typed) ? typed : text;
+        }
+
+        public static string TextArea(string text, params GUILayoutOption[] options) { return Shown = text; }
         public static void HelpBox(string message, MessageType type) { }
         public static Vector2 BeginScrollView(Vector2 scrollPosition, params GUILayoutOption[] options) { return scrollPosition; }
         public static void EndScrollView() { }

@@ -239,10 +239,21 @@ namespace UnityEngine
 
     public class Canvas : Behaviour { public RenderMode renderMode { get; set; } }
 
-    public static class GUI { public static void DrawTexture(Rect position, Texture image) { } }
+    public static class GUI
+    {
+        /// <summary>Of the stub: what was drawn last.</summary>
+        public static Texture Drawn;
+        public static void DrawTexture(Rect position, Texture image) { Drawn = image; }
+    }
 
     public static class GUILayoutUtility { public static Rect GetAspectRect(float aspect) { return new Rect(); } }
 
     public class GUILayoutOption { }
-    public static class GUILayout { public static bool Button(string text, params GUILayoutOption[] options) { return false; } }
+
+    public static class GUILayout
+    {
+        /// <summary>Of the stub: the button that a person presses.</summary>
+        public static string Pressed;
+        public static bool Button(string text, params GUILayoutOption[] options) { return text == Pressed; }
+    }
 }

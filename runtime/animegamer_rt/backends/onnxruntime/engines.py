@@ -20,6 +20,8 @@ from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.noise import AnyNoise, as_array
 
+from .denormals import flushed_denormals
+
 GPU_FAILURE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
 )
@@ -72,7 +74,7 @@ class Part:
         return binding
 
     def run(self, binding: onnxruntime.IOBinding) -> dict[str, onnxruntime.OrtValue]:
-        with translate_errors("a part failed to run"):
+        with translate_errors("a part failed to run"), flushed_denormals():
             self.session.run_with_iobinding(binding)
         return dict(zip(self.output_names, binding.get_outputs(), strict=True))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnxruntime
 
-from animegamer_rt.backends.interface import Engines, PartCache, PictureReaderEngine, ReaderEngine, TowerEngines
+from animegamer_rt.backends.interface import Engines, PictureReaderEngine, ReaderEngine, TowerEngines
 from animegamer_rt.backends.tensorrt.engine_id import ANY_RTX, GRAPH_VERSION, choose
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import (
@@ -41,6 +41,7 @@ from animegamer_rt.profiling.libraries import INSTALL_CUDA, RTX_PLUGIN
 from animegamer_rt.profiling.nvml import open_nvml
 from animegamer_rt.state.game import HOURS, LEVELS
 
+from .denormals import flushed_denormals
 from .engines import (
     PICTURE_OUTPUTS,
     READER_OUTPUTS,
@@ -76,13 +77,9 @@ TENSORS: Mapping[str, Names] = {
 """Role -> (inputs, outputs) of its graphs, without caches."""
 
 
-def load(
-    bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
-) -> Engines:
+def load(bundle: Bundle, config: EngineConfig, parts: PlanParts = DEFAULT_PARTS) -> Engines:
     """Loads the parts of a bundle concurrently; on the device `cpu`, the 8-bit ones where the bundle has them.
 
-    cache: parts of an earlier bundle on the same device. Those with the same files are reused, the others dropped
-    before anything is loaded; afterwards it holds this bundle's parts.
     Raises BackendError if the device is missing (there is no fallback), or if a part's inputs and outputs do not match
     this version. The engines raise DeviceLostError if CUDA fails for another reason than memory, and BackendError for
     any other failure.
@@ -93,15 +90,9 @@ def load(
     roles = [*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else [])]
     names = {graph: TENSORS[role] for role in roles for graph in parts.graphs(role)}
     paths = {graph: bundle.part_path(graph, eight_bit) for graph in names}
-    hashes = {graph: bundle.part_sha256(graph, eight_bit) for graph in names}
-    cache = {} if cache is None else cache
-    for other in cache.keys() - set(hashes.values()):
-        del cache[other]
-    missing = [graph for graph in names if hashes[graph] not in cache]
     with ThreadPoolExecutor(len(names)) as pool:
-        opened = {graph: pool.submit(_open_part, paths[graph], device, threads, *names[graph]) for graph in missing}
-        cache |= {hashes[graph]: future.result() for graph, future in opened.items()}
-    by_role: dict[str, list[Part]] = {role: [cache[hashes[graph]] for graph in parts.graphs(role)] for role in roles}
+        opened = {graph: pool.submit(_open_part, paths[graph], device, threads, *names[graph]) for graph in names}
+        by_role = {role: [opened[graph].result() for graph in parts.graphs(role)] for role in roles}
     in_8_bits = [role for role in roles if any(paths[one] != bundle.part_path(one) for one in parts.graphs(role))]
     return Engines(
         Predictor(*by_role[PREDICTOR]),
@@ -254,8 +245,10 @@ def open_session(path: Path, device: str, threads: int | None) -> onnxruntime.In
         _share_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.enable_mem_pattern = False
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
+        with flushed_denormals():  # a process's first session would leave this thread so
+            session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
     except Exception as error:
         do = "free memory, or update onnxruntime"
         raise BackendError("the part cannot be loaded", where=path, found=str(error), do=do) from error

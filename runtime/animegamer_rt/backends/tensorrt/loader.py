@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from animegamer_rt.backends.interface import DeviceMemory, Engines, PartCache
+from animegamer_rt.backends.interface import DeviceMemory, Engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, ENCODER, PlanParts
 from animegamer_rt.engine_config import EngineConfig
@@ -25,7 +25,6 @@ from .memory_budget import Budget, PartMemory, plan
 def load(
     bundle: Bundle,
     config: EngineConfig,
-    cache: PartCache | None = None,
     parts: PlanParts = DEFAULT_PARTS,
     *,
     device: Device | None = None,
@@ -33,7 +32,7 @@ def load(
 ) -> Engines:
     """Loads a bundle's engines for this machine's GPU; `tell` receives the memory budget before anything is placed.
 
-    Device settings and `cache` are ignored. Raises BackendError if a GPU, library, engine or memory is missing, and
+    Device settings are ignored. Raises BackendError if a GPU, library, engine or memory is missing, and
     EngineStaleError for an engine that was built for another GPU, library version or bundle.
     """
     if device is None:

@@ -10,7 +10,6 @@ import torch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PLAY_ROLES, PlanParts
 from animegamer_rt.errors import BackendError
-from animegamer_rt.profiling.nvml import open_nvml
 
 from ..cuda_errors import opening_error
 from .device import OUT_OF_MEMORY, TorchDevice
@@ -81,19 +80,13 @@ def check_memory(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts) ->
     weights = sum(manifest.files[file].bytes for file in files)
     if weights <= free:
         return
-    card, _ = open_nvml(_uuid(torch_device))
-    others = card.programs() if card is not None else ""
     raise BackendError(
         "the GPU has too little free memory for the bundle's weights",
         where=bundle.folder,
-        found=f"{free / 2**30:.1f} GiB free" + (f", as {others}" if others else ""),
+        found=f"{free / 2**30:.1f} GiB free",
         expected=f"more than {weights / 2**30:.1f} GiB",
-        do="close other programs, or use a bundle of lower precision (animegamer-rt doctor lists what fits)",
+        do="close the programs that nvidia-smi lists, or use a bundle of lower precision (doctor lists what fits)",
     )
-
-
-def _uuid(torch_device: TorchDevice) -> str:
-    return f"GPU-{torch.cuda.get_device_properties(torch_device.device).uuid}"
 
 
 def _first_line(error: Exception) -> str:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_kernels.library import find_library
-from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
+from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, NETWORKS, PLAY_ROLES, PREDICTOR, VAE, PlanParts
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, NETWORKS, PLAY_ROLES, PREDICTOR, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
@@ -31,7 +31,6 @@ from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.profiling.gpu_memory import SCARCE_BYTES
-from animegamer_rt.profiling.host_memory import with_torch
 
 from .attention import check_attention, check_choice
 from .card import check_gpu, check_memory, opening, try_kernel
@@ -40,8 +39,7 @@ from .device import CudaTorchDevice, TorchDevice, compute_deterministically
 from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
 from .light_vae import LightVae
-from .networks import PACKED_PRECISIONS, Models, load_models, read_network, refuse_quantised
-from .offload import InMemory
+from .networks import Models, load_models
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .predictor import Predictor, merge_layers
 from .rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise, probe_fp8
@@ -65,13 +63,12 @@ Network = TypeVar("Network", bound=nn.Module)
 def load(
     bundle: Bundle,
     config: EngineConfig,
-    cache: PartCache | None = None,
     parts: PlanParts = DEFAULT_PARTS,
     *,
     graphs: bool = True,
     kernels: KernelChoice = None,
 ) -> Engines:
-    """Loads the engines of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); `cache` is not used.
+    """Loads the engines of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`).
 
     config.precision: None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
     config.attention: one of ATTENTIONS; all but "torch" need the kernels, on the CPU their references.
@@ -95,11 +92,7 @@ def load(
         if bundle.parts_of(name).denoiser == parts.denoiser
     ]
     setup = EngineSetup(torch_device, bundle.manifest.geometry, plans, ROWWISE.get(precision), opened, attention)
-    on_cpu = torch_device.device.type == "cpu"
-    if on_cpu and opened is None and with_torch(bundle, precision, parts).one_at_a_time:
-        engines = open_offloaded(setup, bundle, parts)
-    else:
-        engines = build_engines(setup, load_models(bundle, torch_device, parts, setup.convert))
+    engines = build_engines(setup, load_models(bundle, torch_device, parts, setup.convert))
     return replace(engines, device=f"{engines.device}, {which}", kernels="" if opened is None else opened.hash)
 
 
@@ -221,31 +214,6 @@ VAE_ENGINES: Mapping[type[nn.Module], Callable[..., ChunkedVae]] = {
     TinyDecoder: TinyVae,
 }
 """Module of a decoder -> the engine that runs it."""
-
-
-def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> Engines:
-    """The engines of a bundle on the CPU with sequential offload; each part is read from the disk when it is used.
-
-    As `build_engines`, without kernels. Raises BackendError as `load_models` does, now or at a part's first use.
-    """
-    refuse_quantised(bundle, parts)
-    memory, precision = InMemory(), bundle.manifest.parts[PREDICTOR].precision
-
-    def read(role: str) -> tuple[Any, Any]:
-        network, rest = read_network(bundle, setup.torch_device, parts, role)
-        return setup.convert(network), rest
-
-    encoder = read(ENCODER)[0] if ENCODER in bundle.manifest.parts else None
-    return setup.engines(
-        "sequential offload",
-        packed=precision in PACKED_PRECISIONS[PREDICTOR],
-        predictor=memory.engine(lambda: setup.predictor(read(PREDICTOR)[0])),
-        denoiser=memory.engine(lambda: setup.denoiser(*read(DENOISER))),
-        vae=memory.engine(lambda: setup.vae(read(VAE)[0])),
-        encoder=None if encoder is None else Encoder(setup.torch_device, encoder),
-        one_at_a_time=True,
-        attention="torch",
-    )
 
 
 def build_engines(setup: EngineSetup, networks: Models) -> Engines:

@@ -47,6 +47,7 @@ def main() -> None:
         os.set_blocking(sys.stdout.fileno(), False)
     server = GatewayServer(
         make_app(settings),
+        settings.trusted_proxies,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # pictures are compressed already
         ws_ping_interval=PING_S,

@@ -13,6 +13,7 @@ import ipaddress
 import logging
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
@@ -62,12 +63,22 @@ def peer_of(address: tuple[str, int] | None) -> str:
     """Who shares a share: an IPv4 address or an IPv6 network of 64 bits; empty on loopback, where all look alike."""
     if address is None:
         return ""
-    ip = ipaddress.ip_address(address[0].partition("%")[0])
+    try:
+        ip = ipaddress.ip_address(address[0].partition("%")[0])
+    except ValueError:  # a trusted proxy passed on what is no address
+        return ""
     if ip.version == 6:
         ip = ip.ipv4_mapped or ip
     if ip.is_loopback:
         return ""
     return str(ip if ip.version == 4 else ipaddress.IPv6Network((int(ip), 64), strict=False).network_address)
+
+
+def _connected_from(connection: H11Protocol | WebSocketsSansIOProtocol) -> str:
+    """The same of a connection; empty for a trusted proxy's, which is shared by many."""
+    trusted: Any = connection.app  # uvicorn's ProxyHeadersMiddleware
+    proxied = connection.client is not None and connection.client[0] in trusted.trusted_hosts
+    return "" if proxied else peer_of(connection.client)
 
 
 class LimitedHttp(H11Protocol):
@@ -78,7 +89,7 @@ class LimitedHttp(H11Protocol):
         super().connection_made(transport)
         self._timer: asyncio.TimerHandle | None = None
         self._allow(REQUEST_S)
-        self.peer = peer_of(self.client)
+        self.peer = _connected_from(self)
         everyone = open_connections(self.server_state)
         mine = [one for one in everyone if one.peer == self.peer]
         if self.peer and len(mine) > CONNECTIONS // 4:
@@ -124,14 +135,20 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.unfinished.drop(self)
         if self.unfinished_bytes < HEADER_BYTES:
             return
-        holder = peer_of(self.client) or self
+        holder = _connected_from(self) or self
         try:
             while (most := self.unfinished.giver(holder, self.unfinished_bytes)) is not None:
-                self.unfinished.drop(most)
-                most.transport.abort()
+                most.discard()
             self.unfinished.set(self, holder, self.unfinished_bytes)
         except FullError:
-            self.transport.abort()
+            self.discard()
+
+    def discard(self) -> None:
+        """Close, and free what has arrived now: in reference cycles it would stay until the collector runs."""
+        self.unfinished.drop(self)
+        self.transport.abort()
+        self.conn.reader.discard()
+        self.frames.clear()
 
     def send_receive_event_to_app(self) -> None:
         """A message has arrived whole."""
@@ -140,7 +157,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free its part."""
-        self.unfinished.drop(self)
+        self.discard()
         super().connection_lost(exc)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
@@ -158,10 +175,10 @@ def open_connections(state: uvicorn.server.ServerState) -> list[LimitedHttp]:
 class HttpServer(uvicorn.Server):
     """Serves an application: `run([listening socket])` returns when `should_exit` is set.
 
-    options: of uvicorn.Config.
+    trusted_proxies: whose `X-Forwarded-For` gives the address of a request. options: of uvicorn.Config.
     """
 
-    def __init__(self, app: ASGIApp, **options: Any) -> None:
+    def __init__(self, app: ASGIApp, trusted_proxies: Sequence[str] = (), **options: Any) -> None:
         for name in ("uvicorn.error", "asyncio", log.name):
             logging.getLogger(name).addFilter(_once_per_minute)
         config = uvicorn.Config(
@@ -174,7 +191,8 @@ class HttpServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=True,
+            forwarded_allow_ips=list(trusted_proxies),
             timeout_graceful_shutdown=1,
             **options,
         )

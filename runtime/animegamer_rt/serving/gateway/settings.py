@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class GatewaySettings:
     keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE.
     visitor_prefix: tells the server that a routing id ends with a visitor's address. password: required to open the
     page or the WebSocket; None: not required. origins: of other sites' pages that may connect, `https://host[:port]`.
+    trusted_proxies: addresses and networks of proxies that pass on a visitor's address.
     connections: WebSockets that may be open.
     """
 
@@ -27,6 +29,7 @@ class GatewaySettings:
     visitor_prefix: str
     password: str | None
     origins: tuple[str, ...]
+    trusted_proxies: tuple[str, ...]
     connections: int
 
     def to_line(self) -> bytes:
@@ -36,5 +39,5 @@ class GatewaySettings:
     @classmethod
     def from_line(cls, line: bytes) -> GatewaySettings:
         """The inverse of `to_line`."""
-        fields = json.loads(line)
-        return cls(**fields | {"keys": tuple(fields["keys"]), "origins": tuple(fields["origins"])})
+        fields: dict[str, Any] = json.loads(line)
+        return cls(**fields | {name: tuple(one) for name, one in fields.items() if isinstance(one, list)})

@@ -1,4 +1,4 @@
-"""Options of `animegamer-rt serve`, `keys new` and `sessions backup`. Commands import what they need when they run."""
+"""Options of `animegamer-rt serve` and `keys new`. Commands import what they need when they run."""
 
 from __future__ import annotations
 
@@ -68,18 +68,6 @@ def add_keys(keys: argparse.ArgumentParser) -> None:
     new.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="folder for them (default: keys)")
 
 
-def add_sessions(sessions: argparse.ArgumentParser) -> None:
-    """`animegamer-rt sessions`."""
-    what = "copy the sessions to a new folder, and check the copy"
-    backup = sessions.add_subparsers(required=True).add_parser("backup", help=what)
-    backup.set_defaults(run=_back_up)
-    backup.add_argument("folder", metavar="NEW_DIR", help="folder for the copy; serve --state-dir can open it")
-    state_dir = ServeOptions().state_dir
-    backup.add_argument(
-        "--state-dir", type=Path, default=state_dir, metavar="DIR", help="as in serve (default: %(default)s)"
-    )
-
-
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -98,9 +86,3 @@ def _new_keys(options: argparse.Namespace) -> int:
     from .curve_keys import new_pair
 
     return new_pair(options.name, options.keys)
-
-
-def _back_up(options: argparse.Namespace) -> int:
-    from animegamer_rt.serving.store.backup import backup_command
-
-    return backup_command(options.folder, options.state_dir)

@@ -36,7 +36,7 @@ from . import rehearsal
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
 from .dispatch import Begun, Dispatch, Fleet, HandOver, Suspects, TakeBack
-from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
+from .effects import Cancel, Counted, Done, Effect, Effects, Ended, Give, Logged, Lost, Replace, Started
 from .guesses import Guesser
 from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, read_reply, stopped
 from .options import ServeOptions
@@ -53,7 +53,7 @@ class ServerCore:
     def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser) -> None:
         self._storage = storage
         self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
-        self._suspects, self._effects = Suspects(), list[Effect]()
+        self._suspects, self._effects = Suspects(), Effects()
         self._ahead = AheadTurns(options, storage, guesser, self._effects)
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
@@ -64,40 +64,41 @@ class ServerCore:
     def admit(self, job: Job, now: float) -> list[Effect]:
         """A client requests a job whose limits have been checked. The next `tick` dispatches it."""
         if (refused := self._suspects.refusal(job, now)) is not None:
-            self._send_error(job, refused)
+            self._effects.send_error(job, refused)
+            job.end()
         else:
             self._admit(job, now)
-        return self._take_effects()
+        return self._effects.take()
 
     def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
         """Another connection or request follows a job from now on, after the events it has missed."""
         self.queue.move(job, subscriber.client.holder)
         for message in job.follow(subscriber):
-            self._deliver(job, message)
-        return self._take_effects()
+            self._effects.deliver(job, message)
+        return self._effects.take()
 
     def cancel(self, session: str) -> list[Effect]:
         """A client wants its session's job stopped. The job's error follows once it has stopped."""
         job = self.queue.of_session(session)
         if job is not None:
             self._stop(job, stopped(job, "cancelled"))
-        return self._take_effects()
+        return self._effects.take()
 
     def wish(self, session: str, turn: int, instructions: Sequence[str]) -> list[Effect]:
         """A client says what its session's turn of this number may be, the likeliest first."""
         self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
-        return self._take_effects()
+        return self._effects.take()
 
     def client_gone(self, client: Client) -> list[Effect]:
         """A connection is lost: its jobs move behind others, and the oldest ones beyond its share are dropped."""
         for job in self.queue.client_gone(client):
             self._stop(job, stopped(job, "busy"))
-        return self._take_effects()
+        return self._effects.take()
 
     def session_changed(self, session: str) -> list[Effect]:
         """A session was rewound or closed: its ready turns are invalid."""
         self._ahead.session_changed(session)
-        return self._take_effects()
+        return self._effects.take()
 
     def worker_sent(self, worker: int, message: Message, now: float) -> list[Effect]:
         """A worker sent a message about its job. Messages about a stopped job are ignored."""
@@ -109,7 +110,7 @@ class ServerCore:
                 self._dispatch(now)
         elif job is not None and message.parent == job.id:
             self._receive(job, message, now)
-        return self._take_effects()
+        return self._effects.take()
 
     def worker_died(self, worker: int, reason: str, fleet: Fleet, now: float) -> list[Effect]:
         """A worker died: its jobs wait for any free worker, unless the running one was stopped or killed too many."""
@@ -127,7 +128,7 @@ class ServerCore:
         elif fleet.degraded:  # no worker can start, so no job is kept waiting
             for job in self.queue.jobs:
                 self._fail(job, fleet.degraded_error())
-        return self._take_effects()
+        return self._effects.take()
 
     def tick(self, fleet: Fleet, now: float) -> list[Effect]:
         """Time passed, requests came, or the set of serving workers changed: do what is due, dispatch what waits."""
@@ -140,19 +141,14 @@ class ServerCore:
             if self._storage.sweeps(now):
                 self._storage.sweep(self.queue.sessions_in_use(now) | {job.session for job in self.queue.jobs}, now)
         self._dispatch(now)
-        return self._take_effects()
+        return self._effects.take()
 
     def end(self) -> list[Effect]:
         """The server stops now: every job ends."""
         for job in self.queue.jobs:
             self._fail(job, stopped(job, "draining"))
         self._storage.remove_all()
-        return self._take_effects()
-
-    def _take_effects(self) -> list[Effect]:
-        effects = self._effects.copy()
-        self._effects.clear()
-        return effects
+        return self._effects.take()
 
     # Admission
 
@@ -163,7 +159,7 @@ class ServerCore:
         if isinstance(job, Turn) and ready is not None:
             self._answer(job, ready, now)
         elif isinstance(job, Played):
-            self._publish(job, self._accepted(job, self.queue.place(job)))
+            self._effects.publish(job, self._accepted(job, self.queue.place(job)))
 
     def _answer(self, job: Turn, ready: AheadTurn, now: float) -> None:
         """Answer a job from a speculative turn. If that is still running, the job takes it over."""
@@ -171,7 +167,7 @@ class ServerCore:
         if not ready.complete:
             self.queue.start(job, now)
             job.worker = ready.job.worker
-        self._publish(job, self._accepted(job, 0))
+        self._effects.publish(job, self._accepted(job, 0))
         shown, rest = ready.answer()
         for message in shown:
             self._receive(job, message, now)
@@ -230,9 +226,9 @@ class ServerCore:
             case PredictedShots(shots=shots) if isinstance(job, Rendered):
                 self._storage.add_shots(job, shots)
             case Message(type="progress") if isinstance(job, Export):
-                self._notify(job, replace(message, seq=None))
+                self._effects.notify(job, replace(message, seq=None))
             case Message(type="understood") if isinstance(job, Played) and job.last_seq == 0:
-                self._publish(job, replace(message, id=None))  # it has no `seq`, and comes before the first
+                self._effects.publish(job, replace(message, id=None))  # it has no `seq`, and comes before the first
             case Message(seq=int(seq)) if isinstance(job, Played) and seq > job.last_seq:
                 self._pass_on(job, message, seq, now)
 
@@ -241,7 +237,7 @@ class ServerCore:
         if message.type in ("frame", "clip") and not job.has_picture:
             job.has_picture = True
             self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
-        self._publish(job, replace(message, session=job.session, turn=job.turn, id=None))
+        self._effects.publish(job, replace(message, session=job.session, turn=job.turn, id=None))
         if self._rehearses and message.type == "state" and isinstance(job, Turn):
             self._rehearse(job)
 
@@ -281,7 +277,7 @@ class ServerCore:
                 case Export(), ExportFinished(files=files):
                     turns, folder = self._storage.finished_turns(job.session), self._storage.complete_export(job)
                     fields = {"folder": str(folder), "turns": turns, "files": list(files)[:MAX_FILES]}
-                    self._notify(job, Message("exported", fields))
+                    self._effects.notify(job, Message("exported", fields))
                 case Played(), TurnFinished(seconds=spent):
                     if isinstance(job, Turn):
                         self._storage.confirm_turn(job)
@@ -304,7 +300,7 @@ class ServerCore:
         seconds = {**{stage: spent[stage] for stage in STAGES if stage in spent}, "queue": job.queued_s}
         self.dispatch.times.add(seconds)
         done = {"seconds": seconds, "turns": turns}
-        self._publish(job, Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
+        self._effects.publish(job, Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
         self._effects.append(Done(job.NOUN, job.session, job.turn, seconds, job.worker))
 
     def _retry(self, job: Job, reason: str, to_blame: bool, now: float) -> None:
@@ -317,7 +313,7 @@ class ServerCore:
             self._fail(job, job.stop_error)
         if not (job.over or isinstance(job, Start)):  # its client has no session yet for `restarting` to name
             fields = {"attempt": max(1, job.worker_deaths), "retry_in_s": self.dispatch.fleet.retry_in_s}
-            self._notify(job, Message("restarting", fields))
+            self._effects.notify(job, Message("restarting", fields))
 
     def _blame(self, culprit: Job, reason: str, now: float) -> None:
         """A job killed a worker: end the waiting ones that are refused from now on."""
@@ -338,11 +334,7 @@ class ServerCore:
         if isinstance(job, Export):
             self._storage.drop_export(job)
         self._effects.append(Lost(job.NOUN, error.code, job.session, job.about[1], at_fault))
-        self._send_error(job, error)
-
-    def _send_error(self, job: Job, error: AnimeGamerError) -> None:
-        listener, (session, turn) = job.listener, job.about
-        self._effects.append(SendError(listener.client, error, listener.parent, session, turn))
+        self._effects.send_error(job, error)
         job.end()
 
     def _remove_stored(self, job: Job) -> None:
@@ -350,22 +342,6 @@ class ServerCore:
         if isinstance(job, Turn) and job.stored:
             job.stored = False
             self._storage.remove_turn(job.session)
-
-    # Events for a job's client
-    def _publish(self, job: Played, message: Message) -> None:
-        """Send an event of the turn, and keep it for a client that reconnects before the turn ends."""
-        job.hold(message)
-        self._deliver(job, message)
-
-    def _deliver(self, job: Played, message: Message) -> None:
-        if job.wants(message):
-            to = job.subscriber
-            self._effects.append(Send(to.client, replace(message, parent=to.parent), to.delivery))
-
-    def _notify(self, job: Job, message: Message) -> None:
-        """Send a message about the job that is not a numbered event."""
-        to, (session, turn) = job.listener, job.about
-        self._effects.append(Send(to.client, replace(message, parent=to.parent, session=session, turn=turn)))
 
     # Dispatch
     def _dispatch(self, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from animegamer_rt.errors import AnimeGamerError
@@ -11,7 +11,7 @@ from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import GameStarted
 
 from .clients import Client
-from .jobs import Start
+from .jobs import Job, Played, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +114,34 @@ class Logged:
 
 
 Effect = Send | SendError | Give | Cancel | Ended | Replace | Started | Done | Lost | Counted | Logged
+
+
+class Effects(list[Effect]):
+    """The effects of the event that is being handled, in order."""
+
+    def take(self) -> list[Effect]:
+        """All so far; none is left."""
+        taken = self.copy()
+        self.clear()
+        return taken
+
+    def publish(self, job: Played, message: Message) -> None:
+        """Send an event of the turn, and keep it for a client that reconnects before the turn ends."""
+        job.hold(message)
+        self.deliver(job, message)
+
+    def deliver(self, job: Played, message: Message) -> None:
+        """Send an event of the turn if the job's client lacks it."""
+        if job.wants(message):
+            to = job.subscriber
+            self.append(Send(to.client, replace(message, parent=to.parent), to.delivery))
+
+    def notify(self, job: Job, message: Message) -> None:
+        """Send a message about the job that is not a numbered event."""
+        to, (session, turn) = job.listener, job.about
+        self.append(Send(to.client, replace(message, parent=to.parent, session=session, turn=turn)))
+
+    def send_error(self, job: Job, error: AnimeGamerError) -> None:
+        """Send the job's client its error."""
+        to, (session, turn) = job.listener, job.about
+        self.append(SendError(to.client, error, to.parent, session, turn))

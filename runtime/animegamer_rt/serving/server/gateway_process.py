@@ -64,6 +64,7 @@ class GatewayProcess:
             visitor_prefix=sockets.visitor_prefix.decode(),
             password=password,
             origins=options.origins,
+            trusted_proxies=options.trusted_proxies,
             connections=options.connections,
         )
         self._process: subprocess.Popen[bytes] | None = None

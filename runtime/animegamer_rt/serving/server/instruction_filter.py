@@ -15,7 +15,7 @@ from pathlib import Path
 
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, ProtocolError
-from animegamer_rt.state.instruction import Instruction, is_control
+from animegamer_rt.state.game import Instruction, is_control
 
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u0640\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"

@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from animegamer_rt import untrusted
-from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.engine_config import BUNDLE, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.wire import MAX_OFFERED
-
-from .log_lines import FORMATS
 
 PORT = 5570
 """Port for turns. Control is the next port, metrics the one after it."""
@@ -26,7 +24,7 @@ MAX_WORKERS = 64
 
 
 def _setting(default: Any, meaning: str, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """A field and its meaning. low, high: the range of a number. more: choices of a text, metavar of an option."""
+    """A field and its meaning. low, high: the range of a number. more: metavar of an option."""
     limits = None if low is None or high is None else (low, high)
     return dataclasses.field(default=default, metadata={"meaning": meaning, "range": limits, **more})
 
@@ -51,6 +49,9 @@ class ServeOptions:
         None, "file with the page's password in its first line; needed beyond loopback", metavar="FILE"
     )
     origins: tuple[str, ...] = _setting((), "https://HOST[:PORT] of other sites whose pages may connect")
+    trusted_proxies: tuple[str, ...] = _setting(
+        (), "addresses or networks of proxies before the page whose X-Forwarded-For is believed"
+    )
     continue_on_other_engines: bool = _setting(
         False,
         "allow sessions that were started with another device, library or precision; their earlier turns will look "
@@ -81,7 +82,6 @@ class ServeOptions:
     metrics_port: int | None = _setting(
         None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; unset: port + 2", 0, 65535
     )
-    log_format: str = _setting("text", "of the log on stderr: text, or json with one object per line", choices=FORMATS)
     engines: EngineConfig = _setting(DEFAULT_CONFIG, "where and how the bundle's parts run")
 
 
@@ -96,8 +96,6 @@ def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[s
             low, high = about["range"]
             if not low <= value <= high:
                 raise ConfigError("out of range", where=where(name), found=value, expected=f"{low:g} to {high:g}")
-        if "choices" in about:
-            check_choice(value, about["choices"], where(name))
 
 
 def check(options: ServeOptions) -> None:
@@ -113,9 +111,15 @@ def check(options: ServeOptions) -> None:
         if not meant or origin != meant:
             do = f"give {meant or 'https://HOST or https://HOST:PORT'}, as browsers send it: without a path"
             raise ConfigError("not the origin of a web page", where="origins", found=origin, do=do)
-    if options.web is None and (options.origins or options.web_password):
-        name = "origins" if options.origins else "web_password"
-        raise ConfigError("the setting needs web", where=name, do="set web too, or leave it out")
+    for proxy in options.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            what, expected = "not a proxy's address", "an IP address or a network, such as 127.0.0.1 or 10.0.0.0/8"
+            raise ConfigError(what, where="trusted_proxies", found=proxy, expected=expected) from error
+    for name in ("origins", "trusted_proxies", "web_password") if options.web is None else ():
+        if getattr(options, name):
+            raise ConfigError("the setting needs web", where=name, do="set web too, or leave it out")
     _check_ports(options)
 
 

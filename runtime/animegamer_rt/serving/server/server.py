@@ -10,11 +10,13 @@ import contextlib
 import json
 import logging
 import os
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+from typing import TextIO
 
 import zmq
 
@@ -29,7 +31,6 @@ from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, R
 from .gateway_process import GatewayProcess
 from .guesses import Guesser
 from .instruction_filter import InstructionFilter
-from .log_lines import about, log_to_stderr
 from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
 from .ray_host import own_address
@@ -59,7 +60,7 @@ log = logging.getLogger(__name__)
 def serve(options: ServeOptions) -> int:
     """Serve until a signal comes; returns the exit code. Raises AnimeGamerError if the server cannot start."""
     check(options)
-    log_to_stderr(options.log_format)
+    log_to_stderr()
     bundle = open_bundle(options.bundle, options.engines.width_height)
     bundle.plan(options.plan)
     if options.ray is None:  # a cluster's nodes have their own libraries
@@ -259,11 +260,11 @@ class Upkeep:
             case Done(noun, session, turn, seconds, worker):
                 self.metrics.turn_done(seconds, worker)
                 named = worker if len(self._workers.all) > 1 else None
-                log.info("%s done", noun, extra=about(session, turn, seconds.get("total"), named))
+                log.info("%s done (%s)", noun, _about(session, turn, seconds.get("total"), named))
             case Lost(noun, code, session, turn, worker):
                 if worker is not None:
                     self.metrics.count_of_worker("worker_failed_turns", worker)
-                log.warning("%s failed: %s", noun, code, extra=about(session, turn))
+                log.warning("%s failed: %s (%s)", noun, code, _about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
 
@@ -284,6 +285,49 @@ class Upkeep:
             sessions=len(queue.sessions_in_use(now)),
             connections=self._sockets.connections,
         )
+
+
+def _about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> str:
+    """What a line is about. seconds: a turn's duration; worker: which of several played it."""
+    taken = None if seconds is None else round(seconds, 3)
+    fields = {"session": session, "turn": turn, "seconds": taken, "worker": worker}
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+
+
+def log_to_stderr() -> None:
+    """Send this package's log to stderr: `12:00:01 INFO turn done (session 5f0c, turn 3, seconds 0.61)`."""
+    handler = LinesWithoutWaiting(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger(__package__)
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+
+
+class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # takes none before Python 3.11
+    """Drops lines while nobody reads the stream, and counts them: a full pipe would block the server."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._left_out = 0
+        self._writable: Callable[[int], object] | None = None
+        try:
+            if sys.platform != "win32":  # which cannot poll a pipe
+                poller = select.poll()
+                poller.register(stream.fileno(), select.POLLOUT)
+                self._writable = poller.poll
+        except (OSError, ValueError):  # closed, or not a file
+            self._writable = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record's line if the stream accepts one now."""
+        if self._writable is not None and not self._writable(0):
+            self._left_out += 1
+            return
+        if self._left_out:
+            record = logging.makeLogRecord(vars(record) | {"args": (), "msg": record.getMessage()})
+            record.msg += f" [{self._left_out} earlier lines were dropped because nobody read them]"
+            self._left_out = 0
+        super().emit(record)
 
 
 def print_line(line: str) -> None:

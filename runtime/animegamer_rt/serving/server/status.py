@@ -11,8 +11,7 @@ from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.serving.wire.client_errors import without_folders
-from animegamer_rt.state.game import HOURS
-from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
+from animegamer_rt.state.game import HOURS, MAX_INSTRUCTION_CHARACTERS
 from animegamer_rt.version import __version__
 
 from .core import ServerCore

@@ -5,7 +5,6 @@ One thread of one process uses the file at a time.
 
 from __future__ import annotations
 
-from .backup import Backup, back_up
 from .database import Quota
 from .errors import SessionRefusedError, StoreFullError, StoreLockedError
 from .retention import SweepResult
@@ -15,7 +14,6 @@ from .turns import CHECKPOINT_TURNS, StoredSession, StoredStart, StoredTurn, Tur
 __all__ = [
     "CHECKPOINT_TURNS",
     "FILE",
-    "Backup",
     "TurnContext",
     "Quota",
     "Store",
@@ -26,5 +24,4 @@ __all__ = [
     "StoredStart",
     "StoredTurn",
     "SweepResult",
-    "back_up",
 ]

@@ -49,7 +49,6 @@ _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
         "choose a writable folder with a short path",
     ),
     ("not a database", StoreError, "not a file of sessions", "move it away, or choose another folder"),
-    ("no such table", StoreError, "the file has no sessions", "give the state folder of a server that was started"),
     ("malformed", StoreError, "the sessions are damaged", "restore a backup, or move the file away to start afresh"),
     ("decode", StoreError, "the sessions are damaged", "restore a backup, or move the file away to start afresh"),
 )

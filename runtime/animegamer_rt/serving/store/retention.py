@@ -11,12 +11,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from .database import Database, Quota
-from .turns import drop_shots
+from .turns import CHECKPOINT_TURNS
 
 CLOCK_STEP_S = 3600.0
 """A session in use was used within the hour. If its row says otherwise, the clock was changed."""
 SWEEP_SESSIONS = 50
 """Most sessions that one sweep deletes or empties."""
+THINNED_SHOTS = 1000
+"""Most shots of checkpoints that are dropped at a time."""
 RESTAMP_SESSIONS = 1000
 """Most sessions whose time of use one sweep corrects."""
 SWEEP_BYTES = 8 * 2**20
@@ -57,22 +59,26 @@ def _drop_idle_shots(database: Database, quota: Quota, wanted: int, now: float) 
     for key, session in sessions:
         if database.missing_bytes(quota, wanted) <= 0 or _enough(database, before, len(dropped)):
             break
-        drop_shots(database, key)
+        database.rows("DELETE FROM shots WHERE session = ?", key)
         dropped.append(session)
     return tuple(dropped)
 
 
 def drop_checkpoints(database: Database, quota: Quota, wanted: int) -> None:
-    """Drops the checkpoints written longest ago, of any session, until `wanted` bytes fit or a sweep's limit is hit.
+    """Thins the checkpoints of all sessions evenly until `wanted` bytes fit or a sweep's limit is hit.
 
-    Callers hold the transaction.
+    Every other one goes first, then every other one of the rest: the distance doubles, and no game is left without any
+    while another has them all. Callers hold the transaction.
     """
-    missing = min(database.missing_bytes(quota, wanted), SWEEP_BYTES)
-    for row, size in database.rows("SELECT rowid, length(shot) FROM checkpoints ORDER BY rowid LIMIT 1000"):
-        if missing <= 0:
+    if database.missing_bytes(quota, wanted) <= 0:
+        return
+    before = database.used_bytes()
+    number = f"((turn + {CHECKPOINT_TURNS - 1}) / {CHECKPOINT_TURNS})"  # of the checkpoint to which a shot belongs
+    thinned = f"SELECT rowid FROM checkpoints ORDER BY {number} & -{number}, rowid LIMIT {THINNED_SHOTS}"
+    for (row,) in database.rows(thinned):
+        if database.missing_bytes(quota, wanted) <= 0 or _enough(database, before, 0):
             break
         database.rows("DELETE FROM checkpoints WHERE rowid = ?", row)
-        missing -= size
 
 
 def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> SweepResult:

@@ -134,7 +134,9 @@ class Store:
         if known is not None or turn != session.turns + 1:
             found = f"turn {turn}" if known is None else f"turn {turn} with the id of turn {known.turn}"
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
-        self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
+        sizes = [len(shot) for shot in shots.values()]
+        checkpoint = session.history_turns * max(sizes, default=0) if turn % turns.CHECKPOINT_TURNS == 0 else 0
+        self._make_room(sum(sizes) + checkpoint + ROW_BYTES, session_id)
         kept = turns.kept_shots(session.history_turns)
         with self.database.transaction():
             turns.insert_turn(self.database, key, finished, done)
@@ -156,17 +158,13 @@ class Store:
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
         """Store a window of shots of finished turns that were predicted again. Raises StoreFullError."""
         key, _, session = self._playable(session_id)
-        self._make_room(sum(map(len, shots.values())), session_id)
+        self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
         kept = turns.kept_shots(session.history_turns)
         earlier = {turn: shot for turn, shot in shots.items() if turn <= session.turns - kept}
         with self.database.transaction():
             turns.write_shots(self.database, key, session.turns, shots, kept)
             if earlier:
                 turns.write_predicted(self.database, key, earlier, session.history_turns)
-
-    def start_of(self, session_id: str) -> StoredStart | None:
-        """Turn 0 of a session that starts from a picture; None of others."""
-        return turns.read_start(self.database, self._get(session_id).key)
 
     def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
         """The finished turn with this id, if any."""

@@ -17,7 +17,9 @@ from .database import Database
 from .errors import SessionRefusedError
 
 CHECKPOINT_TURNS = 50
-"""The shots of every so many turns' window are kept, so no replay predicts more turns again than that."""
+"""The shots of every so many turns' window are kept, so no replay predicts more turns again than that.
+
+A full store keeps every other one, or fewer."""
 
 
 @dataclass(frozen=True, slots=True)

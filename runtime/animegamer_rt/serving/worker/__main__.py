@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import zmq
 
 from animegamer_rt.arguments import Parser
-from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
@@ -28,11 +27,10 @@ from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 from .game_start import PictureStart
 from .loop import Worker
-from .precision_retry import HigherPrecision, PrecisionRetry
 
 LINGER_MS = 1000
 """How long to wait at the end for the last messages to be sent."""
@@ -76,33 +74,20 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         bundle = open_bundle(options.bundle, config.width_height)
         engines = open_engines(bundle, config, plan=options.plan)
         pipeline = Pipeline.open(bundle, engines, options.plan)
-        higher = _higher_precision(pipeline, engines, config)
-        # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
-        warmup_s = 0.0 if engines.one_at_a_time else warm_up(PrecisionRetry(pipeline, higher, lambda: None))
         opened = bundle.fingerprint, bundle.steps_hash(options.plan), pipeline.engines
-        ready = WorkerReady(secret, warmup_s, resident_mib(), *opened)
+        ready = WorkerReady(secret, warm_up(pipeline), resident_mib(), *opened)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         encoder = engines.encoder
         pictures = None if encoder is None else PictureStart(encoder, lambda: open_towers(bundle, config))
-        Worker(socket, pipeline, higher, pictures).run()
+        Worker(socket, pipeline, pictures).run()
 
 
-def warm_up(retry: PrecisionRetry) -> float:
+def warm_up(pipeline: Pipeline) -> float:
     """Play one turn and discard it, so that a client's first turn is as fast as the others; returns seconds."""
     started = time.perf_counter()
-    for _ in retry.run_turn(Session.start(retry.pipeline.bundle, seed=0), Instruction("One waits.")):
+    for _ in pipeline.run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
     return time.perf_counter() - started
-
-
-def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig) -> HigherPrecision | None:
-    """Plays turns whose output is unusable; None if the device has no higher precision."""
-    bundle, name, other = pipeline.bundle, pipeline.plan_name, config.in_higher_precision(engines.precision.values())
-    if other is None:
-        return None
-    return HigherPrecision(
-        " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other, plan=name), name)
-    )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -6,38 +6,38 @@ Instructions, seeds and versions of the noise suffice: a replay is exact.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from animegamer_rt.api import ClipBuilder
 from animegamer_rt.errors import OutputError, StoreError
 from animegamer_rt.events import Progress
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob, PartFinished, PredictedShots
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
-from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 from .turn import new_shots, prepare_turn
 
 
-def export_turn(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
+def export_turn(pipeline: Pipeline, message: Message, heartbeat: Callable[[], None]) -> Generator[Message, None, None]:
     """Yields `progress` after every denoise step (its `step` counts whole turns), then the shots for the next turn.
 
-    A turn that was retried in a higher precision is rendered the same way.
+    heartbeat: called before each earlier turn that is predicted again; it may raise to stop.
     Raises StoreError if the folder cannot be written, AnimeGamerError if the turn cannot be rendered.
     """
     try:
-        yield from _render(retry, message)
+        yield from _render(pipeline, message, heartbeat)
     except (OutputError, OSError) as error:
         found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
         do = "tell the operator to free disk space or make the state folder writable"
         raise StoreError("the export cannot be written", found=found, do=do) from error
 
 
-def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
-    pipeline, turn, started = retry.pipeline, message.turn or 1, time.perf_counter()
+def _render(pipeline: Pipeline, message: Message, heartbeat: Callable[[], None]) -> Generator[Message, None, None]:
+    turn, started = message.turn or 1, time.perf_counter()
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry
     start = None if job.start_text is None else {"caption": job.start_text}
@@ -50,9 +50,9 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
         return replies.progress(turn - 1 + int(done), job.turns, seconds_left)
 
     if job.turns:
-        prepared, clip = prepare_turn(retry, message), ClipBuilder()
+        prepared, clip = prepare_turn(pipeline, message, heartbeat), ClipBuilder()
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        for event in retry.run_turn(prepared.session, Instruction(job.instruction), shown=job.shown):
+        for event in pipeline.run_turn(prepared.session, Instruction(job.instruction), shown=job.shown):
             clip.add(event)
             if isinstance(event, Progress):
                 yield progress(event.step / (event.steps + 1))

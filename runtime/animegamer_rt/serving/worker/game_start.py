@@ -16,13 +16,12 @@ from animegamer_rt.errors import ProtocolError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import GameStarted, StartJob
-from animegamer_rt.stages.image import PictureLimits
 from animegamer_rt.stages.image_start import encode_image_start, read_image_start
 
 from .replies import ReplyBuilder
 
-LIMITS = PictureLimits(("png_pipe", "jpeg_pipe", "webp_pipe"), 16, 16, "a PNG, JPEG or WebP file")
-"""For clients' pictures. 16 megapixels are enough for a phone's photo; decoding takes half a gigabyte."""
+MAX_MEGAPIXELS = 16
+"""Of clients' pictures: enough for a phone's photo; decoding takes half a gigabyte."""
 LOOK_S = 0.2
 """Interval between calls of `heartbeat` while the towers load, which takes a minute at full size."""
 
@@ -46,7 +45,7 @@ def start_game(
         what, do = "this server's engines cannot start a game from a picture", "open without a picture"
         raise ProtocolError(what, code="no_encoder", expected="an encoder", do=do)
     job = StartJob.from_message(message)
-    picture = read_image_start(pipeline.bundle, job.history_turns, job.picture, job.motion, LIMITS)
+    picture = read_image_start(pipeline.bundle, job.history_turns, job.picture, job.motion, MAX_MEGAPIXELS)
     heartbeat()
     loader = ThreadPoolExecutor(1, "towers")
     loading: Future[TowerEngines] = loader.submit(start.open_towers)

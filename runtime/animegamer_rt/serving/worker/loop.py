@@ -44,7 +44,6 @@ from animegamer_rt.session import Session
 
 from .game_export import export_turn
 from .game_start import PictureStart, start_game
-from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
 from .turn import PreparedTurn, play_turn, predict_history, prepare_turn
 
@@ -80,19 +79,11 @@ class _QueuedJob:
 class Worker:
     """Runs jobs with `pipeline` until told to stop. The socket is a DEALER connected to the server.
 
-    higher: retries turns whose output is unusable. pictures: starts games from pictures; None: the bundle or its
-    engines cannot.
+    pictures: starts games from pictures; None: the bundle or its engines cannot.
     """
 
-    def __init__(
-        self,
-        socket: zmq.Socket[bytes],
-        pipeline: Pipeline,
-        higher: HigherPrecision | None = None,
-        pictures: PictureStart | None = None,
-    ) -> None:
-        self._pictures = pictures
-        self._socket, self._pipeline, self._higher = socket, pipeline, higher
+    def __init__(self, socket: zmq.Socket[bytes], pipeline: Pipeline, pictures: PictureStart | None = None) -> None:
+        self._socket, self._pipeline, self._pictures = socket, pipeline, pictures
         self._jobs: deque[_QueuedJob] = deque()
         self._prefetch = ThreadPoolExecutor(1, "ahead")
         self._state_sent = False
@@ -150,18 +141,18 @@ class Worker:
             self._fail(job, JobFailed("internal", "the worker failed", "try again; worker.log has the reason"))
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
-        message, retry = job.message, PrecisionRetry(self._pipeline, self._higher, partial(self._heartbeat, job))
+        message, pipeline, heartbeat = job.message, self._pipeline, partial(self._heartbeat, job)
         kind = check_choice(str(message.fields.get("kind")), (TURN, PREDICT, EXPORT, START), f"job {message.id}: kind")
         if kind == EXPORT:
-            return export_turn(retry, message)
+            return export_turn(pipeline, message, heartbeat)
         if kind == PREDICT:
-            return predict_history(retry, message)
+            return predict_history(pipeline, message, heartbeat)
         if kind == START:
-            return start_game(self._pipeline, message, self._pictures, retry.heartbeat)
-        prepared = job.prepared_turn() or prepare_turn(retry, message)
+            return start_game(pipeline, message, self._pictures, heartbeat)
+        prepared = job.prepared_turn() or prepare_turn(pipeline, message, heartbeat)
         self._likely_next_session = prepared.session if self._last_session in (None, message.session) else None
         self._last_session = message.session
-        return play_turn(retry, prepared)
+        return play_turn(pipeline, prepared)
 
     def _read_history(self, session: Session) -> None:
         """Have the predictor read the session's history now, so that the next turn reads only its own instruction.
@@ -179,8 +170,7 @@ class Worker:
             return
         job = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
         if job is not None and job.prepared is None and job.message.fields.get("kind") == TURN:
-            retry = PrecisionRetry(self._pipeline, None, _not_ahead)
-            job.prepared = self._prefetch.submit(prepare_turn, retry, job.message, ahead=True)
+            job.prepared = self._prefetch.submit(prepare_turn, self._pipeline, job.message, _not_ahead, ahead=True)
 
     def _fail(self, job: _QueuedJob, failure: JobFailed) -> None:
         self._send(ReplyBuilder(job.message).to_server(failure))

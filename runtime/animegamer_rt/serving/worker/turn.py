@@ -6,7 +6,7 @@ Knows nothing of the session but what came with the job.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import (
@@ -29,11 +30,9 @@ from animegamer_rt.serving.wire.worker_messages import (
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import NEUTRAL, Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import NEUTRAL, Instruction, Scene
 from animegamer_rt.video import ClipWriter
 
-from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 
 if TYPE_CHECKING:
@@ -53,40 +52,44 @@ class PreparedTurn:
     prediction: Prediction | None
 
 
-def prepare_turn(retry: PrecisionRetry, message: Message, *, ahead: bool = False) -> PreparedTurn:
+def prepare_turn(
+    pipeline: Pipeline, message: Message, heartbeat: Callable[[], None], *, ahead: bool = False
+) -> PreparedTurn:
     """Read a job and restore its session.
 
-    Earlier turns with missing shots are predicted again; the retry's heartbeat is called before each. ahead: also
-    predict the turn, possibly while another one is denoised. Raises AnimeGamerError if it cannot be played.
+    Earlier turns with missing shots are predicted again; heartbeat is called before each, and may raise to stop. ahead:
+    also predict the turn, possibly while another one is denoised. Raises AnimeGamerError if it cannot be played.
     """
     job = TurnJob.from_message(message)
-    session = _resume(retry, job)
+    session = _resume(pipeline, job, heartbeat)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not for the next turn", found=message.turn, expected=session.turns + 1)
-    prediction = retry.pipeline.predict(session, Instruction(job.instruction)) if ahead else None
+    prediction = pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
-def predict_history(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
-    """The replies to a PredictJob. Raises AnimeGamerError if the shots cannot be predicted."""
-    prepared, replies = prepare_turn(retry, message), ReplyBuilder(message)
+def predict_history(
+    pipeline: Pipeline, message: Message, heartbeat: Callable[[], None]
+) -> Generator[Message, None, None]:
+    """The replies to a PredictJob; heartbeat: as of `prepare_turn`. Raises AnimeGamerError on failure."""
+    prepared, replies = prepare_turn(pipeline, message, heartbeat), ReplyBuilder(message)
     yield replies.to_server(PredictedShots(new_shots(prepared)))
     yield replies.to_server(PartFinished())
 
 
-def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Message, None, None]:
+def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, None, None]:
     """All replies to the job; the last is `finished`. Raises AnimeGamerError if it cannot be played.
 
     Shots of earlier turns that were predicted again come first, so that they are kept even if the turn fails. The
     result comes as soon as the turn is denoised: the server stores it while the vae decodes.
     """
-    pipeline, message, job, session = retry.pipeline, prepared.message, prepared.job, prepared.session
+    message, job, session = prepared.message, prepared.job, prepared.session
     predicted_again = new_shots(prepared)
     geometry, replies = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
     frames = _FrameStream(job.frames, geometry, replies)
     clip = _ClipStream(job.frames, geometry, pixel_format, replies)
-    events = retry.run_turn(
+    events = pipeline.run_turn(
         session,
         Instruction(job.instruction),
         prediction=prepared.prediction,
@@ -183,12 +186,11 @@ class _ClipStream:
             self._writer.close()
 
 
-def _resume(retry: PrecisionRetry, job: TurnJob) -> Session:
+def _resume(pipeline: Pipeline, job: TurnJob, heartbeat: Callable[[], None]) -> Session:
     def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
-        retry.heartbeat()
-        return retry.predict(history, instruction)
+        heartbeat()
+        return pipeline.predictor.predict(history, instruction)
 
-    pipeline = retry.pipeline
     geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
     shots = {turn: read_shot(shot, shape) for turn, shot in job.shots.items()}

@@ -58,6 +58,7 @@ def _proxy(folder: Path, gateway: str, port: int) -> Iterator[ssl.SSLContext]:
 def test_the_page_and_its_turns_come_through_a_tls_proxy_at_a_sub_path(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("cel and peg\n")
     settings = {"web": "0", "web_password": str(tmp_path / "password"), "origins": [f"https://{SITE}"]}
+    settings["trusted_proxies"] = ["127.0.0.1"]
     with LiveServer(bundle, tmp_path / "state", **settings) as server, ReservedPorts() as ports:
         gateway, port = web(server.ready()).split("/")[2], ports.port
         with _proxy(tmp_path, gateway, port) as tls:
@@ -71,6 +72,9 @@ def test_the_page_and_its_turns_come_through_a_tls_proxy_at_a_sub_path(bundle: P
                     return answer, answer.read()
 
             assert b'action="login"' in ask("GET", "/anime/")[1]
+            flood = [{"X-Forwarded-For": f"127.0.0.1, 203.0.113.{number % 4}"} for number in range(40)]
+            wrong = [ask("POST", "/anime/login", "password=guess", **one)[0].status for one in flood]
+            assert wrong.count(403) == 30 and wrong[-1] == 429, "nobody there tries further passwords, and who else may"
             answer, _ = ask("POST", "/anime/login", "password=cel+and+peg")
             assert (answer.status, answer.headers["Location"]) == (303, "./")
             assert "Secure" in answer.headers["Set-Cookie"] and "Path" not in answer.headers["Set-Cookie"]

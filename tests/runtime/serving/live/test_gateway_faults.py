@@ -1,4 +1,4 @@
-"""Hostile visitors of the gateway, a game in two windows: the honest player sees nothing of it."""
+"""Hostile visitors of the gateway: the honest player sees nothing of it."""
 
 from __future__ import annotations
 
@@ -48,24 +48,6 @@ def test_a_player_plays_on_among_500_half_open_sockets_and_2000_hostile_messages
             with contextlib.suppress(ConnectionError):
                 assert one.recv(1024) == b"" or one.recv(1024) == b"", "a connection that asks for nothing is closed"
         assert not [line for line in server.said if "Traceback" in line or "ERROR" in line]
-
-
-def test_two_windows_play_one_game(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:0.3") as server:
-        url = web(server.ready())
-        with Browser(url) as one, Browser(url) as other:
-            for window in (one, other):
-                window.hello(codec="raw")
-            game = one.ask("open", {"seed": 3})
-            assert other.ask("open", {"token": game.fields["token"]}).session == game.session
-            begun = one.begin(game, "mine")
-            while one.receive().type != "state":
-                pass
-            assert other.rest(other.begin(game, "theirs"))[-1].fields["code"] == "turn_running"
-            moved = other.begin(game, "mine")
-            assert len(frames(other.rest(moved))) == 17, "the turn's events go to the window that asked last"
-            second = one.rest(one.begin(game, "next"))
-            assert [event.turn for event in second if event.type == "done"] == [2] and begun
 
 
 def test_the_page_says_every_error_in_three_languages() -> None:

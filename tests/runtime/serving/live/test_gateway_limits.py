@@ -235,13 +235,13 @@ def test_messages_that_never_end_share_a_bound_and_others_send_theirs(bundle: Pa
         gateway = next(one for one in psutil.Process(server.process.pid).children() if "gateway" in str(one.cmdline()))
         before = gateway.memory_info().rss
         half, header = 4 * 2**20, b"\x02\xff" + (8 * 2**20).to_bytes(8, "big") + bytes(4)
-        for _ in range(40):
+        for _ in range(120):
             endless = held.enter_context(Browser(url))
             with contextlib.suppress(OSError):  # closed, as it should be
                 endless.socket.socket.sendall(header + bytes(half))
         with Browser(url) as browser:
             assert browser.hello().type == "welcome"
-        assert gateway.memory_info().rss - before < 120 * 2**20, "not 160"
+        assert gateway.memory_info().rss - before < 240 * 2**20, "not 480"
 
 
 def test_the_address_with_most_websockets_gives_way_and_first_those_that_do_not_play() -> None:

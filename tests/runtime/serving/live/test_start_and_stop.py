@@ -12,7 +12,7 @@ from live_server import LiveServer, error_code, frames, gone, refusal, until_tim
 
 from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.curve_keys import load, new
-from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.store import Store, database
 
 NO_RIGHTS = """
 import ctypes, os
@@ -157,10 +157,9 @@ def test_a_terminal_that_is_closed_lets_the_running_turn_finish(bundle: Path, tm
         assert server.process.wait(60) == 0
 
 
-def test_a_disk_that_is_full_at_the_start_may_have_room_later(bundle: Path, tmp_path: Path) -> None:
-    full = """
-from animegamer_rt.serving.store import database
-database.SCRIPTS = (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),)
-"""
-    code, said = refusal(bundle, tmp_path / "state", code=full)
+def test_a_disk_that_is_full_at_the_start_may_have_room_later(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "SCRIPTS", (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),))
+    code, said = refusal(bundle, tmp_path / "state")
     assert code == TRY_AGAIN and "the disk is full" in said and "free disk space" in said and "Traceback" not in said

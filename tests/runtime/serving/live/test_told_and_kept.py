@@ -6,11 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-from live_server import LiveServer, RawClient, error_code, frames, refusal
+from live_server import LiveServer, error_code, frames, refusal
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.cli import main
 
 
 def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
@@ -62,39 +61,7 @@ def test_a_state_folder_whose_name_is_not_utf8_is_refused(bundle: Path, tmp_path
     assert code == 2 and "state_dir" in said and "UTF-8" in said and "Traceback" not in said
 
 
-def test_a_backup_of_a_running_server_is_played_on_by_another(
-    bundle: Path, server: LiveServer, player: RawClient, tmp_path: Path
-) -> None:
-    game = player.open(seed=9)
-    first = frames(player.play(game, "Mia waves."))
-    assert main(["sessions", "backup", str(tmp_path / "copy"), "--state-dir", str(server.state)]) == 0
-    second = frames(player.play(game, "Tobo runs."))
-    with LiveServer(bundle, tmp_path / "copy") as restored, restored.ready().client() as other:
-        assert other.open(token=game.token).opened.fields["turns"] == 1
-        assert frames(other.rest(other.send("replay", {"token": game.token}, session=game.session, turn=1))) == first
-        assert frames(other.play(game, "Tobo runs.")) == second
-
-
 ALLOWED = {"continue_on_other_engines": True}
-
-
-def test_a_game_goes_on_with_other_engines_only_if_the_operator_says_so(bundle: Path, tmp_path: Path) -> None:
-    state, simulated = tmp_path / "state", "simulated:0"
-    with LiveServer(bundle, state, device=simulated) as server, server.ready().client() as player:
-        fresh, game = player.open(), player.open()
-        assert frames(player.play(game))
-    with LiveServer(bundle, state, device="cpu") as server, server.ready().client() as player:
-        refused = player.ask("open", {"token": game.token}, answer="error").fields
-        assert refused["code"] == "engines_mismatch" and next(iter(ALLOWED)) in refused["do"]
-        assert "found simulated engines, " in refused["text"] and "expected onnxruntime on the CPU, " in refused["text"]
-        assert frames(player.play(player.open(token=fresh.token))), "nobody has made a turn of it"
-    with LiveServer(bundle, state, device="cpu", **ALLOWED) as server, server.ready().client() as player:
-        assert frames(player.play(player.open(token=game.token)))
-    with LiveServer(bundle, state, device=simulated) as server, server.listening().client() as player:
-        early = player.open(token=game.token)  # the worker still loads, so it is refused with its turn
-        server.ready()
-        assert error_code(player.play(early)) == "engines_mismatch"
-        assert player.ask("list", {"token": game.token}, session=game.session, answer="listed").fields["turns"]
 
 
 SITE = """import os
@@ -112,17 +79,22 @@ def with_attention(folder: Path, attention: str) -> str:
     return f"import os; os.environ.update(PYTHONPATH={str(folder / 'site')!r}, ATTENTION={attention!r})"
 
 
-def test_a_restart_with_another_attention_does_not_go_on_in_silence(bundle: Path, tmp_path: Path) -> None:
+def test_a_restart_with_another_attention_goes_on_only_if_the_operator_says_so(bundle: Path, tmp_path: Path) -> None:
     state, flash, int8 = tmp_path / "state", with_attention(tmp_path, "flash"), with_attention(tmp_path, "int8")
     with LiveServer(bundle, state, code=flash) as server, server.ready().client() as player:
-        game = player.open()
+        fresh, game = player.open(), player.open()
         assert frames(player.play(game))
     with LiveServer(bundle, state, code=int8) as server, server.ready().client() as player:
         refused = player.ask("open", {"token": game.token}, answer="error").fields
         assert refused["code"] == "engines_mismatch" and next(iter(ALLOWED)) in refused["do"]
         assert "found attention: flash; expected attention: int8" in refused["text"]
+        assert frames(player.play(player.open(token=fresh.token))), "nobody has made a turn of it"
     with LiveServer(bundle, state, code=int8, **ALLOWED) as server, server.ready().client() as player:
         assert frames(player.play(player.open(token=game.token)))
-    with LiveServer(bundle, state, code=flash) as server, server.ready().client() as player:
-        refused = player.ask("open", {"token": game.token}, answer="error").fields
-        assert "found attention: int8; expected attention: flash" in refused["text"], "its last turn is marked"
+    with LiveServer(bundle, state, code=flash) as server, server.listening().client() as player:
+        early = player.open(token=game.token)  # the worker still loads, so it is refused with its turn
+        server.ready()
+        last = player.play(early)[-1]
+        assert error_code(last) == "engines_mismatch"
+        assert "found attention: int8; expected attention: flash" in last.fields["text"], "its last turn is marked"
+        assert player.ask("list", {"token": game.token}, session=game.session, answer="listed").fields["turns"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,21 +76,6 @@ def test_list_pages_through_a_long_game(player: RawClient) -> None:
     assert [turn["turn_id"] for turn in listed["turns"]] == ["t0", "t1", "t2"] and not listed["more"]
     listed = player.ask("list", {"token": game.token, "before": 3}, session=game.session, answer="listed").fields
     assert [turn["instruction"] for turn in listed["turns"]] == ["Mia waves 0.", "Mia waves 1."]
-
-
-def test_export_writes_the_whole_game(player: RawClient) -> None:
-    game = player.open(seed=4)
-    for text in STORY[:2]:
-        player.play(game, text)
-    events = player.rest(player.send("export", {"token": game.token}, session=game.session))
-    written = [event.fields["step"] for event in events[:-1]]
-    assert written == sorted(written) and written[-1] == 2
-    assert all(event.parent == events[0].parent and event.session == game.session for event in events)
-    folder = Path(events[-1].fields["folder"])
-    assert set(events[-1].fields["files"]) == {path.name for path in folder.iterdir()}
-    record = json.loads((folder / "game.json").read_text(encoding="utf-8"))
-    assert [turn["instruction"] for turn in record["turns"]] == list(STORY[:2]) and record["seed"] == 4
-    assert (folder / "turn-002.mp4").stat().st_size > 100
 
 
 def test_an_mp4_client_gets_in_pieces_the_file_that_play_writes(server: LiveServer, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `animegamer-rt bench` plays: the presets, the frozen suites, and a game with think times.
+"""What `animegamer-rt bench run` plays: frozen suites, or one game of the bundle's examples.
 
 A suite never changes once figures cite it; another length, order or instruction gets another number.
 """
@@ -15,9 +15,8 @@ from types import MappingProxyType
 from animegamer_rt.bundle.files import user_data_folder
 from animegamer_rt.errors import ConfigError
 
-FULL_SIZE = "bundles/full-random"
-FORMATS = ("md", "csv", "json")
-"""Output formats of `bench show`."""
+TURNS = 15
+"""Measured without a suite."""
 TIMED = (
     "A turn: from the instruction in at the calling program to the last frame out at it, in one process and one stream,"
     " without a server and without encoding video. Stages: predictor (text and history to game state and shot),"
@@ -32,36 +31,6 @@ SUITE_GAMES = (
     "Suite 1: 16 games of 12 turns in everyday words, each game with a seed of its own, so that its history grows from"
     " none to full; at least 600 s and at least 64 turns a plan."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Preset:
-    """bundle: name or folder. plans: in order; empty for the bundle's default. turns: timed per plan.
-
-    made_by: the command that makes the bundle, if it does not ship with the package.
-    """
-
-    bundle: str = "pocket"
-    plans: tuple[str, ...] = ()
-    turns: int = 15
-    made_by: str | None = None
-
-
-QUICK = "quick"
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        QUICK: Preset(turns=3),
-        "standard": Preset(plans=("exact", "balanced", "fast", "turbo")),
-        "full-size": Preset(
-            FULL_SIZE,
-            ("exact", "balanced", "fast"),
-            turns=5,
-            made_by=f"animegamer-rt export --random-weights 0 --out {FULL_SIZE}",
-        ),
-    }
-)
-"""quick: a rough figure, not for citing. standard: a few minutes. full-size: time and memory at 720 x 480, on a GPU; a
-CPU takes hours per turn."""
 
 
 @dataclass(frozen=True, slots=True)
