@@ -152,9 +152,9 @@ def nothing(rng: random.Random) -> npt.NDArray[np.float32]:
     grain = (grain - grain.mean((0, 1))) / grain.std((0, 1))
     if kind == "texture":
         return (colours[0] + grain * rng.uniform(15, 80)).clip(0, 255).astype(np.float32)
-    edges = np.sort(noise.uniform(0, HEIGHT, 3))[:, None, None] + 4 * grain[:1, :, :1]
-    band = (np.arange(HEIGHT)[:, None, None] > edges).sum(0)
-    return (colours[band[..., 0]] + 6 * grain).clip(0, 255).astype(np.float32)
+    edges = noise.uniform(0, HEIGHT, (3, 1)) + 4 * grain[0, :, 0]
+    band = (np.arange(HEIGHT)[:, None, None] > edges).sum(1)
+    return (colours[band] + 6 * grain).clip(0, 255).astype(np.float32)
 
 
 def doubt(reader: nn.Module, pictures: int = 400) -> float:
