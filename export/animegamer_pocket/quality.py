@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import InstructionError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -17,8 +19,11 @@ from animegamer_rt.state.game import GameState, Instruction
 
 from .held_out import PlayGame, evaluate, fit_motion_scale
 from .judge.reading import Judge
+from .world.scene import FRAMES, HEIGHT, WIDTH
 
 Clip = npt.NDArray[np.uint8]
+
+NOTHING = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
 
 
 def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
@@ -29,12 +34,14 @@ def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
         session, played = Session.start(bundle, seed), []
         for text in instructions:
             frames: list[Clip] = []
-            for event in pipeline.run_turn(session, Instruction.parse(text)):
-                if isinstance(event, StatePredicted):
-                    state = event.game_state
-                elif isinstance(event, FrameReady):
-                    frames.append(event.frame)
-            played.append((np.stack(frames), state))
+            state = GameState(0, 0, 0, 0)
+            with suppress(InstructionError):  # a turn that is refused shows nothing
+                for event in pipeline.run_turn(session, Instruction.parse(text)):
+                    if isinstance(event, StatePredicted):
+                        state = event.game_state
+                    elif isinstance(event, FrameReady):
+                        frames.append(event.frame)
+            played.append((np.stack(frames or [NOTHING] * FRAMES), state))
         return played
 
     return play
