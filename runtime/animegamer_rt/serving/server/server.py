@@ -24,6 +24,7 @@ from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
+from animegamer_rt.serving.wire import STAGES
 
 from .clients import Clients
 from .core import ServerCore
@@ -102,7 +103,9 @@ class Server:
         workers: Workers,
         gateway: GatewayProcess | None,
     ) -> None:
-        instruction_filter = InstructionFilter(options.block_list, options.allow_list)
+        instruction_filter = InstructionFilter(
+            options.block_list, options.allow_list, rehearses=options.engines.simulated
+        )
         self._sockets, self._workers = sockets, workers
         guesser = Guesser(bundle.manifest.reader, bundle_language(bundle), instruction_filter)
         self._core = ServerCore(options, storage, guesser)
@@ -170,7 +173,7 @@ class Server:
         if only_said and now < self._tick_at:
             return
         for worker, death in self._workers.watch(now, self._core.queue.suspected_workers):
-            self.upkeep.metrics.count_of_worker("worker_restarts", worker)
+            self.upkeep.metrics.worker_restarts.labels(worker).inc()
             fleet = self._workers.fleet(self._draining, now)
             self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
         self._tick(now)
@@ -255,15 +258,21 @@ class Upkeep:
     def note(self, effect: Counted | Done | Logged | Lost) -> None:
         """Count and log an event."""
         match effect:
+            case Counted("first_picture", amount):
+                self.metrics.first_picture_seconds.observe(amount)
             case Counted(what, amount):
-                self.metrics.count(what, amount)
+                self.metrics.ahead[what].inc(amount)
             case Done(noun, session, turn, seconds, worker):
-                self.metrics.turn_done(seconds, worker)
+                if worker is not None:
+                    self.metrics.worker_turns.labels(worker).inc()
+                self.metrics.turns.inc()
+                for stage in STAGES:
+                    self.metrics.turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
                 named = worker if len(self._workers.all) > 1 else None
                 log.info("%s done (%s)", noun, _about(session, turn, seconds.get("total"), named))
             case Lost(noun, code, session, turn, worker):
                 if worker is not None:
-                    self.metrics.count_of_worker("worker_failed_turns", worker)
+                    self.metrics.worker_failed_turns.labels(worker).inc()
                 log.warning("%s failed: %s (%s)", noun, code, _about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
@@ -276,15 +285,15 @@ class Upkeep:
         return active and self._core.dispatch.state != "degraded"
 
     def _update_metrics(self, now: float) -> None:
-        queue = self._core.queue
-        self.metrics.update(
-            ((one.number, self._core.dispatch.works(one.number), one.resident_mib) for one in self._workers.all),
-            ready=self._core.dispatch.ready,
-            queue=len(queue.waiting),
-            running=len(queue.running),
-            sessions=len(queue.sessions_in_use(now)),
-            connections=self._sockets.connections,
-        )
+        queue, dispatch, metrics = self._core.queue, self._core.dispatch, self.metrics
+        metrics.ready.set(dispatch.ready)
+        metrics.queue.set(len(queue.waiting))
+        metrics.running.set(len(queue.running))
+        metrics.sessions.set(len(queue.sessions_in_use(now)))
+        metrics.connections.set(self._sockets.connections)
+        for one in self._workers.all:
+            metrics.worker_ready.labels(one.number).set(dispatch.works(one.number))
+            metrics.worker_resident_bytes.labels(one.number).set((one.resident_mib or 0.0) * 2**20)
 
 
 def _about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> str:
