@@ -243,8 +243,8 @@ def summary(record: Record) -> int:
     for turn in turns:
         by = turn["peer"] or turn["variant"]
         stages = ", ".join(f"{name} {seconds['p50']:.3f}" for name, seconds in turn["stages"].items())
-        bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
-        more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
+        memory = turn["memory_peak_mib"]
+        more = f"; {memory:.0f} MiB" if memory else ""
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
