@@ -49,7 +49,8 @@ TICK_S = 0.02
 """Interval between checks of workers and deadlines while workers send a turn's messages."""
 DRAIN_S = 60.0
 """How long turns may take to finish once the server was asked to stop."""
-METRICS_S = 1.0
+UPKEEP_S = 1.0
+"""Interval between updates of the metrics, and checks of the --parent process."""
 MAX_STEP_S = 1.0
 """Only this much of a longer time between two readings of the clock counts; the loop reads it four times a second."""
 FLUSH_S = 2.0
@@ -138,8 +139,7 @@ class Server:
             self._round(ready, self._clock())
             waiting, sent = self._clients.retry()
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
-            parent = self.upkeep.supervisor.parent
-            if parent is not None and parent.ended and not self._signals:
+            if self.upkeep.parent_ended and not self._signals:
                 log.info("the --parent process has ended")
                 self._signals = 1
             if self._signals and not self._draining:
@@ -225,6 +225,7 @@ class Upkeep:
     """The operator's side: metrics and log lines, systemd, the gateway process.
 
     gateway: None if no page is served. worker_active: whether a worker sent anything since systemd's last notice.
+    parent_ended: whether the --parent process has.
     """
 
     def __init__(
@@ -237,7 +238,8 @@ class Upkeep:
     ) -> None:
         self._core, self._sockets, self._workers, self._gateway = core, sockets, workers, gateway
         self.metrics, self.supervisor = Metrics(len(workers.all)), supervisor
-        self.worker_active, self._announced, self._metrics_at = True, False, 0.0
+        self.worker_active, self.parent_ended = True, False
+        self._announced, self._due_at = False, 0.0
 
     def run_due(self, now: float) -> None:
         """Do what is due."""
@@ -251,8 +253,9 @@ class Upkeep:
                 print_line(f"page {self._gateway.url}")
         if self.supervisor.watchdog_s is not None and self._working and self.supervisor.alive(now):
             self.worker_active = False
-        if now >= self._metrics_at:
-            self._metrics_at = now + METRICS_S
+        if now >= self._due_at:
+            self._due_at = now + UPKEEP_S
+            self.parent_ended = self.supervisor.parent_ended
             self._update_metrics(now)
 
     def note(self, effect: Counted | Done | Logged | Lost) -> None:
