@@ -23,7 +23,7 @@ from torch import Tensor
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn
 from animegamer_export.evaluate.turns import sample_instructions
 from animegamer_rt.bundle.manifest import World
-from animegamer_rt.errors import OutputError
+from animegamer_rt.errors import InstructionError, OutputError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GAME_FILE
 from animegamer_rt.session import Session
@@ -82,20 +82,28 @@ def repeated(games: Sequence[Game], turns: int) -> list[Game]:
 def predict_shots(pipeline: Pipeline, games: Sequence[Game], first_seed: int) -> Shard:
     """The shots of the games' turns, each after its game's earlier ones, which need not be drawn for it.
 
-    Turn k has the noise seed `first_seed` + k. Raises InstructionError for a text that the predictor cannot take.
+    A text that is refused is left out. Turn k has the noise seed `first_seed` + k. Raises InstructionError if all are
+    refused.
     """
     rules, shots, scopes = pipeline.bundle.manifest.compatibility, [], []
+    refused = InstructionError("no game has a turn")
     for game in games:
         session = Session.start(pipeline.bundle, first_seed)
         for text in game:
-            prompt, scene = Instruction.parse(text), None
-            if pipeline.reader is not None:
-                scene = pipeline.reader.read(prompt, session.scene).scene
-                prompt = Instruction(scene.caption)
-            prediction = pipeline.predictor.predict(session.history, prompt)
+            try:
+                prompt, scene = Instruction.parse(text), None
+                if pipeline.reader is not None:
+                    scene = pipeline.reader.read(prompt, session.scene).scene
+                    prompt = Instruction(scene.caption)
+                prediction = pipeline.predictor.predict(session.history, prompt)
+            except InstructionError as error:
+                refused = error
+                continue
             session.commit(Instruction.parse(text), prediction, scene)
             shots.append(torch.from_numpy(prediction.shot).half())
             scopes.append(motion_scope(prediction.game_state, rules.motion_table, rules.motion_source))
+    if not shots:
+        raise refused
     return {"shot": torch.stack(shots), "scope": torch.tensor(scopes), "seed": first_seed + torch.arange(len(shots))}
 
 
