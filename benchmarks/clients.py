@@ -116,7 +116,7 @@ def main() -> int:
     missed = []
     for name in chosen.client or CLIENTS:
         driver = Process(*build(name))
-        small, pocket = play(driver, SMALL, 100, chosen.frames), play(driver, POCKET, 30, 0)
+        small, pocket = play(driver, SMALL, 100, chosen.frames), play(driver, POCKET, 100, 0)
         driver.close()
         first, last = (small[key] for key in small if key.startswith("resident"))
         missed += [f"{name}: CPU"] * ("Python" not in name and pocket["cpu_ms_a_turn"] > GOAL_MS)

@@ -92,9 +92,10 @@ def served_turn() -> list[str]:
     from animegamer_client import Client
 
     with tempfile.TemporaryDirectory() as state:
-        report = Path(state) / "files.json"
-        arguments = ["serve", "--device", "simulated:0.01", "--state-dir", state, "--port", "0"]
-        command = [sys.executable, __file__, "--profile", str(report), *arguments]
+        report, settings = Path(state) / "files.json", Path(state) / "serve.toml"
+        settings.write_text("metrics_port = 0\n", encoding="utf-8")  # whose page has a thread of its own
+        arguments = ["serve", "--device", "simulated:0.01", "--state-dir", state, "--port", "0", "--config", settings]
+        command = [sys.executable, __file__, "--profile", str(report), *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             assert server.stdout is not None
             ready = next(line for line in server.stdout if line.startswith("ready "))

@@ -40,7 +40,7 @@ def board_queries() -> list[str]:
 def names_on_the_page() -> set[str]:
     """Of a server that has sent one error."""
     metrics = Metrics()
-    metrics.error("deadline")
+    metrics.errors.labels("deadline").inc()
     return set(re.findall(r"^(animegamer_\w+)", generate_latest(metrics.registry).decode(), re.MULTILINE))
 
 

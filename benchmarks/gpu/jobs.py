@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "profile")
+STAGES = ("build", "reference", "checks", "turns", "peers", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
     "reference": 120,
     "checks": 150,
-    "rates": 120,
     "turns": 240,
     "peers": 150,
     "profile": 200,
@@ -27,8 +26,6 @@ TURBO = "turbo"
 """Three unguided rows and the light decoder for full size, in a process of its own."""
 PLANS = ("balanced", "fast", "exact", TURBO, *EXPORTED)
 """Short turns first, so that an interrupted run has most of its results."""
-RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-wgmma": True}
-"""Kind -> whether it needs the kernel library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 
@@ -137,7 +134,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
     profiled_after = next(iter(variants[1:] or variants), None)
     yield Job("build", "library")
     seen: set[str] = set()
-    for number, variant in enumerate(variants):
+    for variant in variants:
         if variant not in FOR_GOALS and "peers" not in seen:
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
@@ -151,9 +148,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             yield Job("reference", first, {"size": first})
         if can_play(first, variant):
             yield from turn_jobs(first, variant, plans)
-        if number == 0:
-            for kind, kernels in RATES.items():
-                yield Job("rates", kind, {"kernels": kernels})
         if variant == profiled_after:
             yield from profiles
     for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:

@@ -31,11 +31,6 @@ HEADING = ("format", "commit", "machine", "software")
 RECORD_NAMES = {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
 """Field of a timed turn -> its name in a record of turns."""
 FAILED = ("failed", "timed out")
-EIGHT_BITS = ("fp8", "int8")
-PRODUCTS = 4
-"""A transformer block's large products, each with its own rate."""
-PYTORCH = ("torch", "cudnn", "flash", "efficient")
-"""Rates of PyTorch's own attention."""
 
 
 class Record:
@@ -142,22 +137,15 @@ def read_run(path: Path) -> Entry:
 
 
 def turn_records(data: Mapping[str, Any]) -> list[Entry]:
-    """Every timed turn and peer as a record of `animegamer-rt bench`, with the roofline bound if known."""
+    """Every timed turn and peer as a record of `animegamer-rt bench`."""
     heading = {name: data[name] for name in HEADING}
     found = []
     for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
         about = {RECORD_NAMES.get(name, name): value for name, value in entry.items() if name != "job"}
-        floor = None
-        if entry["size"] == "full":
-            precision, attention = entry["precision"]["denoiser"], entry.get("attention")
-            floor = floor_seconds(data.get("rates", []), entry["branches"], precision, attention)
         counted = {
             # Too few turns for a 95th percentile.
             "seconds_per_turn_p95": entry["seconds_per_turn_p95"] if entry["n"] >= FEWEST[95] else None,
             "stages": {stage: {"p50": figures["p50"]} for stage, figures in entry["stages"].items()},
-            "denoiser_floor_seconds": floor,
-            "floor_source": "products and attention timed in the same run" if floor else None,
-            "ratio_to_floor": round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None,
             "fps": round(entry["shape"][0] / entry["seconds_per_turn_p50"], 3),
             "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
             "host_memory_peak_mib": None,
@@ -175,24 +163,6 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
         path = results / f"{stamp}-{record['bundle']}-{record['plan']}-{by}.json"
         write_file(path, (json.dumps(record, indent=2) + "\n").encode())
     return len(records)
-
-
-def floor_seconds(
-    rates: Sequence[Mapping[str, Any]], rows: float, precision: str, attention: str | None = None
-) -> float | None:
-    """The roofline bound of denoising at full size, in seconds: products and attention at the rates measured here.
-
-    Uses only rates with a correct result. attention: the one in use; if unknown, the fastest of PyTorch's.
-    """
-    kind = precision if precision in EIGHT_BITS else "bf16"
-    right = [rate for rate in rates if rate.get("passed")]
-    products = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == f"product {kind}"]
-    attentions = {rate["way"]: rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"}
-    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else way in PYTORCH)]
-    if len(products) < PRODUCTS or not in_use:
-        return None
-    pair_ms = float(sum(products) + min(in_use))
-    return round(rows / 2 * pair_ms / 1000, 4)
 
 
 def _peers(entries: Sequence[Entry]) -> list[Entry]:

@@ -243,8 +243,8 @@ def summary(record: Record) -> int:
     for turn in turns:
         by = turn["peer"] or turn["variant"]
         stages = ", ".join(f"{name} {seconds['p50']:.3f}" for name, seconds in turn["stages"].items())
-        bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
-        more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
+        memory = turn["memory_peak_mib"]
+        more = f"; {memory:.0f} MiB" if memory else ""
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
@@ -253,8 +253,7 @@ def summary(record: Record) -> int:
         found = turn["against_plain_bf16"]
         print(f"differs from plain bf16: {turn['variant']}, {turn['plan']}: latent error {found['latent_error']}")
     for entry in wrong:
-        why = str(entry.get("broken", entry["error"])).strip().splitlines()[-1]
-        print(f"check failed: {entry['job']}: {entry['check']}: {why}")
+        print(f"check failed: {entry['job']}: {entry['check']}: relative error {entry['error']}")
     jobs = record.data["jobs"]
     failed = [job for job in jobs if job["ended"] in gpu_record.FAILED]
     for job in failed:

@@ -19,7 +19,6 @@ MODULES: Mapping[str, str] = {
     "build": "build",
     "reference": "reference",
     "checks": "checks",
-    "rates": "rates",
     "turns": "turns",
     "peers": "peers",
     "profile": "operator_profile",

@@ -13,8 +13,11 @@ from animegamer_bench.machine import Sampler
 
 SAMPLE_S, MAX_SAMPLES = 1.0, 1000
 """Seconds between samples, and their maximum number, at which every other one is dropped and the interval doubles."""
-WARM_UP_TURNS, MIN_TURNS = 500, 500
-"""Turns of a process excluded from its growth, and the minimum number of turns after them."""
+WARM_UP_TURNS, MIN_TURNS = 2000, 500
+"""Turns of a process excluded from its growth, and the minimum number of turns after them.
+
+Meanwhile a worker fills `faulty_worker.readings` and Python's free lists, which a full collection empties.
+"""
 
 
 class Watch(Sampler):

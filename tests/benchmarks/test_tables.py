@@ -16,7 +16,7 @@ def record(date: str = "2026-01-02", plan: str = "exact", total: float = 10.0, *
     about = {"date": date, "machine": "a machine", "bundle": "full", "plan": plan, "peer": None, "network_rows": 98}
     about |= {"stages": {stage: {"p50": share * total} for stage, share in zip(STAGES, (0.1, 0.6, 0.3), strict=True)}}
     about |= {"seconds_per_turn_p50": total, "seconds_per_turn_p95": 12.0, "playback_seconds": 2.125}
-    about |= {"fidelity": {}, "commit": "abc", "denoiser_floor_seconds": 4.0, "precision": {"denoiser": "fp8"}}
+    about |= {"fidelity": {}, "commit": "abc", "precision": {"denoiser": "fp8"}}
     return about | changes
 
 

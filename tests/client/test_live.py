@@ -14,7 +14,7 @@ import pytest
 from client.conformance import run as conformance
 from live_server import LiveServer
 
-from animegamer_client import Client, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
+from animegamer_client import Client, Done, Event, Frame, Restarting, aio
 from animegamer_client.__main__ import main
 from client import driver_stories as stories
 
@@ -31,13 +31,6 @@ def shared_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def address(shared_server: LiveServer) -> str:
     return f"tcp://127.0.0.1:{shared_server.port}"
-
-
-@pytest.fixture(scope="module")
-def slow_address(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server whose turns are slow, so that a test can act while one runs."""
-    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), device="simulated:0.5") as server:
-        yield f"tcp://127.0.0.1:{server.ready().port}"
 
 
 def pictures(events: list[Event]) -> list[bytes]:
@@ -94,20 +87,6 @@ def test_resumed_rewound_and_branched_games_are_exact(address: str, truth: list[
         assert pictures(list(game.turn(TEXTS[2]))) == truth[2]
         assert pictures(list(game.replay(1))) == truth[0]
         assert (game.turns, other.turns) == (3, 2)
-
-
-def test_break_and_cancel_leave_the_game_as_it_was(slow_address: str, truth: list[list[bytes]]) -> None:
-    with Client(slow_address) as client:
-        game = client.open(seed=3)
-        for event in game.turn("Tobo sleeps."):
-            if isinstance(event, Progress):
-                break
-        with pytest.raises(ServerRefused) as caught:
-            for event in game.turn("Tobo sleeps.", deadline_s=60):
-                if isinstance(event, Progress) and event.step == 1:
-                    assert game.cancel()
-        assert caught.value.code == "cancelled"
-        assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
 
 
 def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[bytes]]) -> None:

@@ -19,7 +19,6 @@ from animegamer_client import (
     Person,
     Progress,
     ServerRefused,
-    TimedOut,
     Understood,
     Welcome,
 )
@@ -105,13 +104,6 @@ def done(seq: int) -> Message:
     return event("done", seq, seconds=stages, turns=1)
 
 
-def assert_the_rest_is_asked_for(talk: Talk) -> None:
-    """On a new connection: once the server has said whose turn has the number, and not before."""
-    assert talk.flush() == ["open", "list"]
-    talk.say(Message("listed", {"turns": [], "more": False}, session="s1", parent=talk.asked("list").id))
-    assert talk.flush() == ["replay"]
-
-
 def seqs(call: TurnCall) -> list[int]:
     return [found.seq for found in call.events]
 
@@ -123,15 +115,6 @@ def running_turn(talk: Talk, place: int = 0) -> TurnCall:
     talk.flush()
     talk.say(replace(accepted(place), parent=talk.asked("turn").id))
     return call
-
-
-def test_turn_may_wait_in_the_queue_as_long_as_the_server_answers_pings(talk: Talk) -> None:
-    call = running_turn(talk, place=5)
-    talk.pass_s(10 * TIMEOUT_S, answer_pings=True)
-    assert not call.ended and talk.kinds().count("ping") > 10
-    assert talk.opened == 1, "a server that answers keeps its connection"
-    talk.pass_s(TIMEOUT_S + 1)
-    assert isinstance(call.error, TimedOut) and talk.opened > 1
 
 
 def test_replay_from_beyond_the_end_of_a_turn_is_over_at_once(talk: Talk) -> None:
@@ -196,18 +179,6 @@ def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
     assert not call.ended
     talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
     assert isinstance(call.error, ServerRefused)
-
-
-def test_turn_that_was_left_is_followed_to_its_end_after_a_loss(talk: Talk) -> None:
-    call = running_turn(talk)
-    call.abandon()
-    talk.state.lost("the connection was lost")
-    talk.pass_s(0.25)
-    talk.greet()
-    assert_the_rest_is_asked_for(talk)
-    assert not call.ended
-    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
-    assert call.ended and not call.events
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:

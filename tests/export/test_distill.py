@@ -29,7 +29,8 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize, with_before
 
-GAMES = "Qiqi runs on the beach.\nNow she waves.\n\nPonyo reads a book in the room.\n"
+GAMES = f"Qiqi runs on the beach.\n{'Now she waves. ' * 400}\nNow she waves.\n\nPonyo reads a book in the room.\n"
+"""Its second text is too long, and left out."""
 
 
 @pytest.fixture

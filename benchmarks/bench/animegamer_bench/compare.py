@@ -31,8 +31,7 @@ SETTINGS = (
 FIGURES = (
     *("seconds_per_turn_p50", "seconds_per_turn_p90", "seconds_per_turn_p95", "seconds_per_turn_p99"),
     *("seconds_per_turn_max", "sustained_seconds_per_turn", "seconds_to_state_p50", "seconds_to_first_frame_p50"),
-    *("start_to_prompt_seconds", "denoiser_floor_seconds", "memory_peak_mib", "host_memory_peak_mib", "fps"),
-    "ratio_to_floor",
+    *("start_to_prompt_seconds", "memory_peak_mib", "host_memory_peak_mib", "fps"),
 )
 WIDEST = 1 + max(map(len, FIGURES))
 RESAMPLES, CONFIDENCE = 2000, 95

@@ -1,6 +1,6 @@
 """The machine's facts, its GPU's power, and other load during a measurement.
 
-Uses the counters of Linux and NVML. Unavailable facts are None.
+Uses the counters of the system and NVML. Unavailable facts are None.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import psutil
+
 from animegamer_rt.profiling.host import available_cores, instruction_sets, read_system_file
 from animegamer_rt.profiling.nvml import NvmlDevice, open_nvml
 
 Own = TypeVar("Own", bound="Sampler")
-TICKS = 100.0
-"""Ticks per second in /proc/stat, on every Linux that Python runs on (USER_HZ)."""
 PERIOD_S = 5.0
 """Seconds between two readings."""
 ALONE_S = 1.0
@@ -62,7 +62,7 @@ def machine_facts() -> dict[str, Any]:
         },
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()).strip() or None,
-        "ram_mib": _ram_mib(),
+        "ram_mib": psutil.virtual_memory().total // 2**20,
         "governor": read_system_file(GOVERNOR).strip() or None,
         "packages": packages(),
     }
@@ -82,13 +82,6 @@ def packages() -> dict[str, str]:
         needs = []
     named = {re.split(r"[^A-Za-z0-9_.-]", need)[0].lower() for need in needs} | ENGINE_LIBRARIES
     return {name: versions[name] for name in sorted(named) if name in versions}
-
-
-def _ram_mib() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 class Card:
@@ -132,7 +125,7 @@ def _thousandth(value: int | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The machine's state at one time. Times in seconds since some fixed time; None if unavailable.
+    """The machine's state at one time. Times in seconds since some fixed time; None: the system does not say.
 
     at: on a clock that stops while the machine sleeps; awake_or_not: on one that does not. processors: total seconds of
     all processors; busy: used by any program; stolen: by other machines on the host; own: by this process. throttled:
@@ -141,10 +134,10 @@ class Reading:
 
     at: float
     own: float
+    processors: float
+    busy: float
+    stolen: float
     awake_or_not: float | None = None
-    processors: float | None = None
-    busy: float | None = None
-    stolen: float | None = None
     throttled: tuple[str, ...] = ()
 
 
@@ -206,15 +199,15 @@ def describe(readings: Sequence[Reading]) -> dict[str, Any]:
     Shares are of all processors' time: `others_share` of other programs, `stolen_share` of other machines on the host.
     """
     first, last = readings[0], readings[-1]
-    total, busy, stolen = (_change(first, last, name) for name in ("processors", "busy", "stolen"))
-    others = None if busy is None else max(0.0, busy - (last.own - first.own))
-    through, awake = _change(first, last, "awake_or_not"), last.at - first.at
+    total, awake, slept = last.processors - first.processors, last.at - first.at, None
+    if first.awake_or_not is not None and last.awake_or_not is not None:
+        slept = round(max(0.0, last.awake_or_not - first.awake_or_not - awake), 1)
     return {
         "seconds": round(awake, 1),
-        "others_share": _share(others, total),
-        "stolen_share": _share(stolen, total),
+        "others_share": _share(max(0.0, last.busy - first.busy - (last.own - first.own)), total),
+        "stolen_share": _share(last.stolen - first.stolen, total),
         "throttled": sorted({reason for one in readings for reason in one.throttled}),
-        "asleep_seconds": None if through is None else round(max(0.0, through - awake), 1),
+        "asleep_seconds": slept,
     }
 
 
@@ -227,26 +220,19 @@ def reader(card: Card | None) -> Callable[[], Reading]:
 
 def read_machine() -> Reading:
     """The machine's current state."""
-    processors = busy = stolen = None
-    counts = [int(word) for word in read_system_file(Path("/proc/stat")).partition("\n")[0].split()[1:]]
-    if len(counts) >= 8:  # user, nice, system, idle, iowait, irq, softirq, steal; the rest is included in user
-        processors, stolen = sum(counts[:8]) / TICKS, counts[7] / TICKS
-        busy = processors - stolen - (counts[3] + counts[4]) / TICKS
+    times = psutil.cpu_times()._asdict()
+    processors = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))  # part of user
+    idle, stolen = times["idle"] + times.get("iowait", 0.0), times.get("steal", 0.0)
     boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None
     return Reading(
         at=time.monotonic(),
         own=time.process_time(),
         awake_or_not=boot,
         processors=processors,
-        busy=busy,
+        busy=processors - idle - stolen,
         stolen=stolen,
     )
 
 
-def _change(first: Reading, last: Reading, name: str) -> float | None:
-    before, after = getattr(first, name), getattr(last, name)
-    return None if before is None or after is None else float(after - before)
-
-
-def _share(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else round(part / whole, 3)
+def _share(part: float, whole: float) -> float | None:
+    return round(part / whole, 3) if whole else None

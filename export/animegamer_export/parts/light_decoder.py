@@ -6,7 +6,7 @@ In 8 bits, activations have scales that calibration latents gave, and weights ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.onnx.ops import symbolic
 
 from animegamer_export.onnx_io.sessions import open_plain
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_export.onnx_io.write import ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.backends.interface import Frames
 from animegamer_rt.bundle.roles import CACHE_PREFIX, LIGHT_DECODER, VAE, graph_names
 from animegamer_rt.errors import BundleError
@@ -26,7 +26,7 @@ from animegamer_rt.models.light_decoder import LightDecoder, Residual, as_frames
 from animegamer_rt.models.vae import CHUNKS
 
 from .denoiser import MAX_WEIGHT_CODE
-from .vae import pixels
+from .vae import clip_cases, pixels
 
 INT8_TOLERANCE = 4.0
 """Mean difference of the frames in 8 bits, of 255 levels: pocket has 1.2."""
@@ -53,7 +53,11 @@ def export_light_decoder(
             for graph in light_graphs(module, latents[0], [f"{name}{ending}" for name in names])
         ]
         written = write(folder, graphs, f"{part}.weights", precision)
-        errors = check_outputs(folder, list(_cases(decoder, latents[0], names)), 0.0)
+
+        def decode(chunk: Tensor, caches: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
+            return decoder(chunk[0], None if caches is None else caches[0]), [chunk[0, -1:]]
+
+        errors = check_outputs(folder, list(clip_cases(decode, latents[0], names)), 0.0)
         paths = [folder / written[f"{name}_int8"].file for name in names]
         errors[f"{part}_int8: mean"] = _check_int8(decoder, latents[-1], paths)
     parts = {
@@ -86,20 +90,6 @@ def light_graphs(module: LightGraph, latent: Tensor, names: Sequence[str]) -> li
         Graph(names[0], module, {"latent": first, **shared}, ("frames", CACHE), axes),
         Graph(names[1], module, following, ("frames",), axes),
     ]
-
-
-def _cases(decoder: LightDecoder, latent: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Case]]:
-    """The decoder's own frames of both chunks, as RGB and as flipped BGRA."""
-    before: Tensor | None = None
-    for part, chunk in zip(names, latent.split(CHUNKS, dim=1), strict=True):
-        frames = decoder(chunk[0], before)
-        given = {} if before is None else {CACHE: before}
-        left = {CACHE: chunk[0, -1:]} if before is None else {}
-        for name, channels in (("rgb", [0, 1, 2]), ("flipped bgra", [2, 1, 0, 3])):
-            order, flip = torch.tensor(channels), torch.tensor(["flipped" in name])
-            inputs = {"latent": chunk, "channel_order": order, "flip": flip, **given}
-            yield part, Case(name, inputs, {"frames": pixels(frames, order, flip), **left})
-        before = chunk[0, -1:]
 
 
 class LightGraph(nn.Module):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_export.onnx_io.write import ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.bundle.roles import TINY_DECODER, VAE, graph_names
 from animegamer_rt.models.tiny_decoder import TinyDecoder
-from animegamer_rt.models.vae import CHUNKS
 
-from .vae import cache_names, pixels
+from .vae import clip_cases, pixels
 
 CACHE_TOLERANCE = 1e-3
 
@@ -29,7 +27,8 @@ def export_tiny_decoder(
     """
     decoder, names = export_copy(decoder, precision), graph_names(VAE, part)
     with torch.no_grad():
-        cases = list(_cases(decoder, latent, names))
+        scale = decoder.size.scale
+        cases = list(clip_cases(lambda chunk, caches: decoder(chunk[0] / scale, caches), latent, names))
         graphs = []
         for name in names:
             case = next(case for graph, case in cases if graph == name)
@@ -38,21 +37,6 @@ def export_tiny_decoder(
         written = write(folder, graphs, f"{part}.weights", precision)
         errors = check_outputs(folder, cases, CACHE_TOLERANCE)
     return ExportResult({name: replace(one, network=TINY_DECODER) for name, one in written.items()}, errors)
-
-
-def _cases(decoder: TinyDecoder, latent: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Case]]:
-    """The decoder's own frames of both chunks, as RGB and as flipped BGRA."""
-    caches: list[Tensor] | None = None
-    for part, chunk in zip(names, latent.split(CHUNKS, dim=1), strict=True):
-        frames, kept = decoder(chunk[0] / decoder.size.scale, caches)
-        named = cache_names(len(kept))
-        given = {} if caches is None else dict(zip(named, caches, strict=True))
-        left = dict(zip(named, kept, strict=True)) if caches is None else {}
-        for name, channels in (("rgb", [0, 1, 2]), ("flipped bgra", [2, 1, 0, 3])):
-            order, flip = torch.tensor(channels), torch.tensor(["flipped" in name])
-            inputs = {"latent": chunk, "channel_order": order, "flip": flip, **given}
-            yield part, Case(name, inputs, {"frames": pixels(frames, order, flip), **left})
-        caches = kept
 
 
 class TinyGraph(nn.Module):

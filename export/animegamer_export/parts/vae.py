@@ -6,7 +6,7 @@ convolutions run three times as fast as its 3-D ones. The weights are the same, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -34,6 +34,8 @@ CACHE_TOLERANCE = 2e-3
 TAPS = 3
 """Frames read by a causal convolution."""
 
+Decode = Callable[[Tensor, list[Tensor] | None], tuple[Tensor, list[Tensor]]]
+"""(chunk of a latent [1, t, 16, h, w], the chunk before's caches; None at first) -> frames [T, 3, H, W], caches."""
 Caches = Iterator[Tensor | None]
 FrameMap = Sequence[int]
 """For each of T frames, the index of its frame in a batch of U: where time is doubled, a frame is computed once and
@@ -63,9 +65,15 @@ def export_vae(
     decoder = export_copy(decoder, precision)
     with torch.no_grad():
         graphs = vae_graphs(VaeGraph(decoder), decoder.size.latent_channels, latent_height, latent_width)
-        latents = [graph.inputs["latent"] for graph in graphs]
+        latent = torch.cat([graph.inputs["latent"] for graph in graphs], dim=1)
         parts = write(folder, graphs, WEIGHTS, precision)
-        cases = list(_cases(decoder, latents, cache_names(decoder.cache_count)))
+
+        def decode(chunk: Tensor, caches: list[Tensor] | None) -> tuple[Tensor, list[Tensor]]:
+            before = None if caches is None else [cache.transpose(0, 1)[None] for cache in caches]
+            frames, kept = decoder(chunk.transpose(1, 2) / decoder.size.scale, before)
+            return _to_batch(frames), list(map(_to_batch, kept))
+
+        cases = list(clip_cases(decode, latent, [graph.name for graph in graphs]))
         return ExportResult(parts, check_outputs(folder, cases, CACHE_TOLERANCE))
 
 
@@ -93,17 +101,19 @@ def cache_names(count: int) -> list[str]:
     return [f"cache_{number:02d}" for number in range(count)]
 
 
-def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
-    """The decoder's own frames of both chunks, as RGB and as flipped BGRA."""
+def clip_cases(decode: Decode, latent: Tensor, parts: Sequence[str]) -> Iterator[tuple[str, Case]]:
+    """A decoder's own frames of both chunks of a latent, as RGB and as flipped BGRA. parts: first and next."""
     caches: list[Tensor] | None = None
-    for part, latent in zip(("vae_first", "vae_next"), latents, strict=True):
-        given = {} if caches is None else dict(zip(names, (_to_batch(cache) for cache in caches), strict=True))
-        frames, caches = decoder(latent.transpose(1, 2) / decoder.size.scale, caches)
-        left = dict(zip(names, (_to_batch(cache) for cache in caches), strict=True)) if part == "vae_first" else {}
+    for part, chunk in zip(parts, latent.split(CHUNKS, dim=1), strict=True):
+        frames, kept = decode(chunk, caches)
+        names = cache_names(len(kept))
+        given = {} if caches is None else dict(zip(names, caches, strict=True))
+        left = dict(zip(names, kept, strict=True)) if caches is None else {}
         for name, channels in (("rgb", [0, 1, 2]), ("flipped bgra", [2, 1, 0, 3])):
             order, flip = torch.tensor(channels), torch.tensor(["flipped" in name])
-            inputs = {"latent": latent, "channel_order": order, "flip": flip, **given}
-            yield part, Case(name, inputs, {"frames": pixels(_to_batch(frames), order, flip), **left})
+            inputs = {"latent": chunk, "channel_order": order, "flip": flip, **given}
+            yield part, Case(name, inputs, {"frames": pixels(frames, order, flip), **left})
+        caches = kept
 
 
 def _to_batch(frames: Tensor) -> Tensor:

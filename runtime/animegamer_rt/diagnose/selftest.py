@@ -73,6 +73,7 @@ FAILED = 1
 REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "device"})
 """Fields that identify a report."""
 
+Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 
@@ -127,7 +128,7 @@ def _write_report(path: Path, report: Mapping[str, Any]) -> None:
     write_file(path, (json.dumps(report, indent=1) + "\n").encode())
 
 
-def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array, float]]:
     """(part.output, values, seconds of the call) of every engine, on inputs that depend only on the bundle's sizes."""
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
 
@@ -175,7 +176,7 @@ def _timed(call: Callable[..., T], *arguments: Any, **options: Any) -> tuple[T, 
     return found, time.perf_counter() - started
 
 
-def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, Array, float]]:
     """The same for the text and image towers, if the bundle has them."""
     if not {TEXT_TOWER, IMAGE_TOWER} <= bundle.manifest.parts.keys():
         return
@@ -186,7 +187,7 @@ def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, n
     yield f"{IMAGE_TOWER}.image_features", *_timed(towers.image, picture)
 
 
-def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, Array, float]]:
     """The same for the parts that only some plans use."""
     seen = set(DEFAULT_PARTS.graphs(DENOISER) + DEFAULT_PARTS.graphs(VAE))
     for plan in bundle.manifest.plans:
@@ -198,7 +199,7 @@ def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt
             yield from (answer for answer in found if answer[0].partition(".")[0] in fresh)
 
 
-def compare(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+def compare(found: Array, expected: Array) -> float:
     """Norm of the difference over the norm of `expected`; infinite if the shapes differ."""
     if found.shape != expected.shape:
         return float("inf")
@@ -216,7 +217,7 @@ def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     report["parts"], passed = [], True
     others = chain(tower_answers(bundle, config), own_answers(bundle, config))
     for name, values, seconds in chain(answers(bundle, engines), others):
-        check = Check(name, compare(values, reference[name]), _allowed(bundle, config, name))
+        check = Check(name, compare(values, reference[name]), allowed_error(bundle, config, name))
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
@@ -227,7 +228,8 @@ def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     return passed
 
 
-def _allowed(bundle: Bundle, config: EngineConfig, output: str) -> float:
+def allowed_error(bundle: Bundle, config: EngineConfig, output: str) -> float:
+    """The relative error that one output may have."""
     part = output.partition(".")[0]
     if config.device in INT8_DEVICES and bundle.manifest.parts[part].int8_file:
         return EIGHT_BIT_ALLOWED
@@ -249,7 +251,7 @@ def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
     return rows
 
 
-def _reference(bundle: Bundle) -> dict[str, npt.NDArray[Any]]:
+def _reference(bundle: Bundle) -> dict[str, Array]:
     """The outputs of onnxruntime on this machine's CPU, by name."""
     engines = open_engines(bundle, REFERENCE, plan=EXACT)
     found = chain(answers(bundle, engines), tower_answers(bundle, REFERENCE), own_answers(bundle, REFERENCE))

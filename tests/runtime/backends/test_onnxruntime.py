@@ -13,8 +13,7 @@ import pytest
 import fakes
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.onnxruntime import loader as backend
-from animegamer_rt.backends.onnxruntime.denormals import _libm, flushed_denormals
-from animegamer_rt.backends.onnxruntime.engines import Predictor
+from animegamer_rt.backends.onnxruntime.engines import Predictor, _libm, flushed_denormals
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.writer import write_manifest

@@ -202,4 +202,4 @@ def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle:
     expected = selftest._reference(bundle)
     for name, found in values.items():
         error = selftest.compare(found, expected[name])
-        assert 1e-4 < error <= selftest._allowed(bundle, EngineConfig("torch-cpu", "int8"), name), name
+        assert 1e-4 < error <= selftest.allowed_error(bundle, EngineConfig("torch-cpu", "int8"), name), name

@@ -13,7 +13,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import StoreError
 from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.server.ahead import MAX_BEGUN
-from animegamer_rt.serving.server.dispatch import MAX_FAILURES, PREDICT_AGAIN_S
+from animegamer_rt.serving.server.dispatch import PREDICT_AGAIN_S
 from animegamer_rt.serving.server.effects import Counted
 from animegamer_rt.serving.server.storage import EXPORTS_KEPT
 from animegamer_rt.serving.store import Quota, Store, StoredTurn
@@ -93,52 +93,6 @@ def test_a_turn_that_cannot_be_handed_over_lets_the_one_behind_it_by(server: Sim
     assert server.worker.instructions == ["three"]
     server.finish()
     assert server.worker.instructions == ["one"], "it may kill the next worker too, so it comes last"
-
-
-@pytest.mark.parametrize("how", ["cancelled", "draining", "worker_failed"])
-def test_a_stored_turn_whose_frames_fail_to_come_is_removed(server: SimulatedServer, how: str) -> None:
-    game = server.open()
-    game.turn()
-    server.result()
-    assert game.turns == 1
-    if how == "draining":
-        server.carry_out(server.core.end())
-    elif how == "worker_failed":
-        for _ in range(MAX_FAILURES - 1):
-            server.dies()
-            server.result()
-        server.dies()
-    else:
-        server.stopped()
-    assert game.client.kinds()[-1] == how and game.turns == 0 and server.core.queue.idle
-
-
-def test_a_turn_goes_on_after_its_worker_died_and_nothing_is_said_or_counted_twice(server: SimulatedServer) -> None:
-    game = server.open()
-    game.turn()
-    job = server.worker.job.id
-    server.says("understood")
-    server.says("state", seq=1)
-    server.result()
-    server.dies()
-    assert server.worker.job.id == job and game.turns == 0
-    server.says("understood")
-    server.says("state", seq=1)
-    server.says("frame", seq=2)
-    server.finish()
-    told = ["accepted", "understood", "state", "restarting", "frame", "done"]
-    assert game.client.kinds()[1:] == told and game.turns == 1
-
-
-def test_when_no_worker_can_be_started_nobody_is_kept_waiting(server: SimulatedServer) -> None:
-    game = server.open()
-    server.worker.serving = False
-    game.turn()
-    server.degraded = True
-    server.dies(back=False)
-    assert game.client.kinds()[-1] == "degraded"
-    game.turn()
-    assert game.client.kinds()[-1] == "degraded", "and new ones are refused"
 
 
 def resumed_game(server: SimulatedServer) -> Game:

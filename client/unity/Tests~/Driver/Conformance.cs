@@ -161,6 +161,12 @@ namespace AnimeGamer.Driver
             _pictures.Clear();
         }
 
+        static uint Hash(uint hash, byte[] data, int size)
+        {
+            for (int i = 0; i < size; i++) hash = (hash ^ data[i]) * 16777619;
+            return hash;
+        }
+
         string End(Turn turn, List<TurnEvent> events)
         {
             if (events.Count == 0) StartPictures();
@@ -171,7 +177,7 @@ namespace AnimeGamer.Driver
                 if (next.Frame != null)
                 {
                     _pictures.Add(next.Frame.Turn + "." + next.Frame.Index);
-                    for (int i = 0; i < next.Frame.PictureBytes; i++) _hash = (_hash ^ next.Frame.Data[i]) * 16777619;
+                    _hash = Hash(_hash, next.Frame.Data, next.Frame.PictureBytes);
                     next.Frame.Release();
                 }
                 events.Add(next);

@@ -41,7 +41,6 @@ from animegamer_rt.profiling.libraries import INSTALL_CUDA, RTX_PLUGIN
 from animegamer_rt.profiling.nvml import open_nvml
 from animegamer_rt.state.game import HOURS, LEVELS
 
-from .denormals import flushed_denormals
 from .engines import (
     PICTURE_OUTPUTS,
     READER_OUTPUTS,
@@ -53,6 +52,7 @@ from .engines import (
     Reader,
     Towers,
     Vae,
+    flushed_denormals,
 )
 
 CUDA_LIBRARIES: Mapping[str, str] = {

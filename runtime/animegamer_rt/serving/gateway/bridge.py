@@ -109,6 +109,7 @@ class ServerLink:
     ) -> None:
         browser = visitor.browser
         while True:
+            await asyncio.sleep(0)  # others come between the messages that one sends at once
             received = await browser.receive()
             if received["type"] != "websocket.receive":
                 return

@@ -11,11 +11,13 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import math
 import socket
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -30,6 +32,10 @@ CONNECTIONS, BACKLOG = 128, 128
 """HTTP connections open at once, without WebSockets; those accepted in one go, before any is closed."""
 UNFINISHED_BYTES = 64 * 2**20
 """Of all WebSocket messages that have not arrived whole: seven of the largest pictures."""
+READ_BYTES, MOST_READ_BYTES = 1024, 32 * 1024
+"""Read at once of a connection, since thousands of tiny chunks or frames would hold everybody up; of a long frame."""
+FRAME_BYTES = 64
+"""Counted for each frame of an unfinished message besides its own bytes."""
 LOG_S = 60.0
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -81,18 +87,46 @@ def _connected_from(connection: H11Protocol | WebSocketsSansIOProtocol) -> str:
     return "" if proxied else peer_of(connection.client)
 
 
-class LimitedHttp(H11Protocol):
-    """An HTTP connection that is closed when it is too slow, or the oldest of too many."""
+class Waiting(asyncio.Protocol):
+    """A connection that is closed when it takes too long, or is the one that waits longest of too many."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    since = math.inf
+    """Since when it waits for a request or its answer; infinite for a WebSocket that a visitor has."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the clock."""
+        transport.max_size = READ_BYTES
+        super().connection_made(transport)
+        self.wait(REQUEST_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free it now, not when its time would be over."""
+        self.wait(None)
+        super().connection_lost(exc)
+
+    def wait(self, seconds: float | None) -> None:
+        """Close the connection after so long, instead of what was to be; None: never."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
+        self.since = math.inf if seconds is None else self.loop.time()
+
+
+class LimitedHttp(Waiting, H11Protocol):
+    """An HTTP connection. The oldest of its address, or of all, gives way if there are too many."""
+
+    _answering = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock, and close the oldest connection of this address or of all if there are too many."""
+        """Close the oldest connection of this address or of all if there are too many."""
         super().connection_made(transport)
-        self._timer: asyncio.TimerHandle | None = None
-        self._allow(REQUEST_S)
-        self.peer = _connected_from(self)
-        everyone = open_connections(self.server_state)
-        mine = [one for one in everyone if one.peer == self.peer]
-        if self.peer and len(mine) > CONNECTIONS // 4:
+        peer = _connected_from(self)
+        everyone = waiting_connections(self.server_state)
+        mine = [one for one in everyone if peer and _connected_from(one) == peer]
+        if len(mine) > CONNECTIONS // 4:
             mine[0].transport.abort()
         elif len(everyone) > CONNECTIONS:
             everyone[0].transport.abort()
@@ -101,45 +135,51 @@ class LimitedHttp(H11Protocol):
         """Allow time for the answer once the request has arrived."""
         super().data_received(data)
         if not (self._answering or self.cycle is None or self.cycle.more_body or self.cycle.response_complete):
-            self._allow(ANSWER_S, answering=True)
+            self._answering = True
+            self.wait(ANSWER_S)
 
     def on_response_complete(self) -> None:
         """Allow time for the next request."""
         super().on_response_complete()
-        self._allow(REQUEST_S)
+        self._answering = False
+        self.wait(REQUEST_S)
 
-    def _allow(self, seconds: float, answering: bool = False) -> None:
-        self.since, self._answering = self.loop.time(), answering
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_later(seconds, self._end)
-
-    def _end(self) -> None:
-        if self.transport.get_protocol() is self:  # not a WebSocket by now
-            self.transport.abort()
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """The WebSocket has a clock of its own."""
+        self.wait(None)
+        super().handle_websocket_upgrade(event)
 
 
-class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose connection ends with it, even if its browser no longer reads.
+class LimitedWebSocket(Waiting, WebSocketsSansIOProtocol):
+    """A WebSocket. It is bounded as an HTTP connection until its handshake is over, and again while it closes.
 
     Messages that have not arrived whole share UNFINISHED_BYTES; whoever has the most is closed.
     """
 
     unfinished = Share["LimitedWebSocket"](UNFINISHED_BYTES)
     unfinished_bytes = 0
+    _late_pong: list[bytes] = []
+
+    def start_keepalive(self) -> None:
+        """The handshake is over; `Visitors` bounds it now."""
+        super().start_keepalive()
+        self.wait(None)
 
     def data_received(self, data: bytes) -> None:
         """Make room for a part of a long message."""
         self.unfinished_bytes += len(data)
         super().data_received(data)
+        buffered = len(self.conn.reader.buffer)
+        self.transport.max_size = min(max(READ_BYTES, buffered), MOST_READ_BYTES)
         self.unfinished.drop(self)
-        if self.unfinished_bytes < HEADER_BYTES:
+        size = self.unfinished_bytes + FRAME_BYTES * len(self.frames)
+        if size < HEADER_BYTES:
             return
         holder = _connected_from(self) or self
         try:
-            while (most := self.unfinished.giver(holder, self.unfinished_bytes)) is not None:
+            while (most := self.unfinished.giver(holder, size)) is not None:
                 most.discard()
-            self.unfinished.set(self, holder, self.unfinished_bytes)
+            self.unfinished.set(self, holder, size)
         except FullError:
             self.discard()
 
@@ -161,15 +201,29 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Wait a little for the browser's own close."""
+        """Wait a little for the browser's own close, and for its reading."""
         super().on_task_complete(task)
-        self.loop.call_later(CLOSE_S, self.transport.abort)
+        if not self.disconnected:
+            self.wait(CLOSE_S)
+
+    def handle_ping(self) -> None:
+        """Answer; while the browser does not read, keep only the last answer (RFC 6455, 5.5.3)."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self._late_pong = [*self._late_pong, *self.conn.data_to_send()][-1:]
+
+    def resume_writing(self) -> None:
+        """The browser reads again."""
+        super().resume_writing()
+        self.transport.write(b"".join(self._late_pong))
+        self._late_pong = []
 
 
-def open_connections(state: uvicorn.server.ServerState) -> list[LimitedHttp]:
-    """The open HTTP connections, oldest first: by how long they wait for a request or an answer."""
-    every = (one for one in state.connections if isinstance(one, LimitedHttp) and not one.transport.is_closing())
-    return sorted(every, key=lambda one: one.since)
+def waiting_connections(state: uvicorn.server.ServerState) -> list[LimitedHttp | LimitedWebSocket]:
+    """The open connections that wait for a request or an answer, longest waiting first."""
+    every: Any = (one for one in state.connections if not one.transport.is_closing())
+    return sorted((one for one in every if one.since < math.inf), key=lambda one: one.since)
 
 
 class HttpServer(uvicorn.Server):
@@ -209,5 +263,5 @@ class HttpServer(uvicorn.Server):
             loop.default_exception_handler(context)
             return
         log.error("a connection cannot be accepted: %s; closing the oldest", error.strerror)
-        for oldest in open_connections(self.server_state)[:1]:
+        for oldest in waiting_connections(self.server_state)[:1]:
             oldest.transport.abort()

@@ -78,7 +78,7 @@ class Client:
         if self.gone or minor_version(message.type) > self.minor:
             return
         if message.buffers and delivery is not None and delivery == self._dropped:
-            self._metrics.count("frames_dropped")
+            self._metrics.frames_dropped.inc()
             return
         parts = tuple(encode(message))
         queued = _Queued(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
@@ -88,7 +88,7 @@ class Client:
         if not self._clients.has_room(self, size):
             self.drop_frames(delivery)
             if queued.delivery is not None:
-                self._metrics.count("frames_dropped")
+                self._metrics.frames_dropped.inc()
                 return
         if self._clients.has_room(self, size):
             self._queue.append(queued)
@@ -99,7 +99,7 @@ class Client:
     ) -> None:
         """Send an error, without the server's paths."""
         code = error.code if error.code in CODES else "internal"
-        self._metrics.error(code)
+        self._metrics.errors.labels(code).inc()
         fields: dict[str, Any] = {"code": code, "text": client_text(error)}
         if error.do:
             fields["do"] = without_folders(error.do)
@@ -134,7 +134,7 @@ class Client:
             self.gone = True
             self._clients.queued(self)
             return True
-        self._metrics.count("bytes_sent", queued.size)
+        self._metrics.bytes_sent.inc(queued.size)
         return True
 
     def drop_frames(self, delivery: str | None = None) -> None:
@@ -146,7 +146,7 @@ class Client:
         frames = [queued.delivery for queued in self._queue if queued.delivery is not None]
         self._dropped = delivery or (frames[-1] if frames else self._dropped)
         self._queue = deque(queued for queued in self._queue if queued.delivery is None)
-        self._metrics.count("frames_dropped", len(frames))
+        self._metrics.frames_dropped.inc(len(frames))
         self._count(sum(queued.size + _OVERHEAD_BYTES for queued in self._queue) - self.bytes)
 
 
@@ -254,7 +254,7 @@ class Clients:
         if closed is not None:
             self._connected.drop(closed)
             self._sockets.disconnect(closed.routing)
-            self.metrics.count("connections_closed")
+            self.metrics.connections_closed.inc()
         client.refused = False
         self._connected.set(client, client.holder, worth=Worth.UNUSED)
 

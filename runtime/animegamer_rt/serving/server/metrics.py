@@ -10,7 +10,7 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -27,92 +27,64 @@ HOST = "127.0.0.1"
 PAGE_CONNECTIONS, PAGE_S = 8, 10.0
 """Connections to the page at once, the oldest of which gives way; how long each may last."""
 PREFIX = "animegamer_"
-COUNTERS = {
-    "turns": "Turns finished, including replays.",
-    "bytes_sent": "Bytes passed to clients' sockets.",
-    "frames_dropped": "Frames and clips dropped because their client did not read.",
-    "connections_closed": "Connections without a job that were closed to make room for another client's.",
-    "ahead_offered": "Speculative turns rendered.",
-    "ahead_used": "Speculative turns used.",
-    "ahead_wasted_seconds": "Seconds spent on unused speculative turns.",
-}
-GAUGES = {
-    "up": "1 while the server runs.",
-    "ready": "1 while a worker plays turns: not while none is loaded, nor after the last turns of all of them failed.",
-    "queue": "Turns waiting.",
-    "running": "Turns running.",
-    "sessions": "Sessions used within the last hour.",
-    "connections": "Players connected.",
-}
-WORKER_COUNTERS = {
-    "worker_restarts": "Restarts of a worker after it died.",
-    "worker_turns": "Turns finished by a worker.",
-    "worker_failed_turns": "Turns that failed by a fault of a worker, not of their instruction.",
-}
-WORKER_GAUGES = {
-    "worker_ready": "1 while a worker plays turns: not while it loads, nor after its last turns failed.",
-    "worker_resident_bytes": "Resident memory of a worker after its last turn.",
-}
 
 
 class Metrics:
-    """Counters of one run of the server. workers: how many it has."""
+    """The metrics of one run of the server. workers: how many it has."""
 
     def __init__(self, workers: int = 1) -> None:
         self.registry = registry = CollectorRegistry()
         # The server process's own memory, CPU time and open files, where the system reports them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
-        self._counters = {name: Counter(PREFIX + name, about, registry=registry) for name, about in COUNTERS.items()}
-        self._gauges = {name: Gauge(PREFIX + name, about, registry=registry) for name, about in GAUGES.items()}
-        about, worker = WORKER_COUNTERS, ["worker"]
-        self._worker_counters = {name: Counter(PREFIX + name, about[name], worker, registry=registry) for name in about}
-        about = WORKER_GAUGES
-        self._worker_gauges = {name: Gauge(PREFIX + name, about[name], worker, registry=registry) for name in about}
-        self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=registry)
-        text = "Seconds of a finished turn, by stage."
-        self._turn_seconds = Histogram(PREFIX + "turn_seconds", text, ["stage"], buckets=SECONDS, registry=registry)
-        text, name = "Time to first frame of a turn, in seconds.", PREFIX + "first_picture_seconds"
-        self._first_picture_seconds = Histogram(name, text, buckets=SECONDS, registry=registry)
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(PREFIX + name, about, labels, registry=registry)
+
+        def gauge(name: str, about: str, *labels: str) -> Gauge:
+            return Gauge(PREFIX + name, about, labels, registry=registry)
+
+        def histogram(name: str, about: str, *labels: str) -> Histogram:
+            return Histogram(PREFIX + name, about, labels, buckets=SECONDS, registry=registry)
+
+        self.turns = counter("turns", "Turns finished, including replays.")
+        self.bytes_sent = counter("bytes_sent", "Bytes passed to clients' sockets.")
+        self.frames_dropped = counter("frames_dropped", "Frames and clips dropped because their client did not read.")
+        about = "Connections without a job that were closed to make room for another client's."
+        self.connections_closed = counter("connections_closed", about)
+        self.ahead = {
+            "ahead_offered": counter("ahead_offered", "Speculative turns rendered."),
+            "ahead_used": counter("ahead_used", "Speculative turns used."),
+            "ahead_wasted_seconds": counter("ahead_wasted_seconds", "Seconds spent on unused speculative turns."),
+        }
+        """By the names that `effects.Counted` has."""
+        self.errors = counter("errors", "Errors sent to clients, by code.", "code")
+
+        gauge("up", "1 while the server runs.").set(1)
+        about = "while a worker plays turns: not while none is loaded, nor after the last turns of all of them failed."
+        self.ready = gauge("ready", f"1 {about}")
+        self.queue, self.running = gauge("queue", "Turns waiting."), gauge("running", "Turns running.")
+        self.sessions = gauge("sessions", "Sessions used within the last hour.")
+        self.connections = gauge("connections", "Players connected.")
+
+        self.worker_restarts = counter("worker_restarts", "Restarts of a worker after it died.", "worker")
+        self.worker_turns = counter("worker_turns", "Turns finished by a worker.", "worker")
+        about = "Turns that failed by a fault of a worker, not of their instruction."
+        self.worker_failed_turns = counter("worker_failed_turns", about, "worker")
+        about = "1 while a worker plays turns: not while it loads, nor after its last turns failed."
+        self.worker_ready = gauge("worker_ready", about, "worker")
+        about = "Resident memory of a worker after its last turn."
+        self.worker_resident_bytes = gauge("worker_resident_bytes", about, "worker")
+
+        self.turn_seconds = histogram("turn_seconds", "Seconds of a finished turn, by stage.", "stage")
+        about = "Time to first frame of a turn, in seconds."
+        self.first_picture_seconds = histogram("first_picture_seconds", about)
+
+        of_workers = (self.worker_restarts, self.worker_turns, self.worker_failed_turns)
         for number in range(1, workers + 1):
-            for metric in (*self._worker_counters.values(), *self._worker_gauges.values()):
+            for metric in (*of_workers, self.worker_ready, self.worker_resident_bytes):
                 metric.labels(number)
         for stage in STAGES:
-            self._turn_seconds.labels(stage)
-        self._gauges["up"].set(1)
-
-    def count(self, name: str, amount: float = 1.0) -> None:
-        """Add to one of COUNTERS, or record `first_picture`: a time to first frame, in seconds."""
-        if name == "first_picture":
-            self._first_picture_seconds.observe(amount)
-        else:
-            self._counters[name].inc(amount)
-
-    def count_of_worker(self, name: str, worker: int) -> None:
-        """Add one to one of WORKER_COUNTERS."""
-        self._worker_counters[name].labels(worker).inc()
-
-    def turn_done(self, seconds: Mapping[str, float], worker: int | None = None) -> None:
-        """Record a finished turn or replay. seconds: by stage, with `queue`. worker: its player; None: speculative."""
-        if worker is not None:
-            self.count_of_worker("worker_turns", worker)
-        self.count("turns")
-        for stage in STAGES:
-            self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
-
-    def error(self, code: str) -> None:
-        """Record an error sent to a client."""
-        self._errors.labels(code).inc()
-
-    def update(self, workers: Iterable[tuple[int, bool, float | None]], **gauges: float) -> None:
-        """Set the gauges; called about once a second. gauges: values of GAUGES.
-
-        workers: number, whether it plays turns, and MiB of memory if known, for each.
-        """
-        for name, value in gauges.items():
-            self._gauges[name].set(value)
-        for number, works, resident_mib in workers:
-            self._worker_gauges["worker_ready"].labels(number).set(works)
-            self._worker_gauges["worker_resident_bytes"].labels(number).set((resident_mib or 0.0) * 2**20)
+            self.turn_seconds.labels(stage)
 
 
 class _PageServer(ThreadingWSGIServer):

@@ -17,7 +17,6 @@ from animegamer_rt.serving.store import StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
-from . import rehearsal
 from .clients import CONTROL, TURNS, Client
 from .core import ServerCore
 from .effects import Effect, Logged, Send, SendError
@@ -44,7 +43,6 @@ class Requests:
         self._options, self._status, self._filter = options, status, instruction_filter
         self._storage, self._core = storage, core
         self._bundle, self._fingerprint = status.bundle, status.bundle.fingerprint
-        self._rehearses = options.engines.simulated
         self.handlers: Mapping[str, Handler] = {
             "hello": self._hello,
             "open": self._open,
@@ -174,8 +172,6 @@ class Requests:
         if finished is not None and finished.turn <= session.turns:
             return self._replay_turn(subscriber, session, finished.turn, now)
         instruction = self._filter.read(fields["instruction"])
-        if self._rehearses:
-            rehearsal.check(instruction.text)
         requested_s = fields.get("deadline_s", math.inf)
         frame_options = self._check_job(session, client, now)
         job = Turn(

@@ -24,6 +24,7 @@ from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
+from animegamer_rt.serving.wire import STAGES
 
 from .clients import Clients
 from .core import ServerCore
@@ -48,7 +49,8 @@ TICK_S = 0.02
 """Interval between checks of workers and deadlines while workers send a turn's messages."""
 DRAIN_S = 60.0
 """How long turns may take to finish once the server was asked to stop."""
-METRICS_S = 1.0
+UPKEEP_S = 1.0
+"""Interval between updates of the metrics, and checks of the --parent process."""
 MAX_STEP_S = 1.0
 """Only this much of a longer time between two readings of the clock counts; the loop reads it four times a second."""
 FLUSH_S = 2.0
@@ -102,7 +104,9 @@ class Server:
         workers: Workers,
         gateway: GatewayProcess | None,
     ) -> None:
-        instruction_filter = InstructionFilter(options.block_list, options.allow_list)
+        instruction_filter = InstructionFilter(
+            options.block_list, options.allow_list, rehearses=options.engines.simulated
+        )
         self._sockets, self._workers = sockets, workers
         guesser = Guesser(bundle.manifest.reader, bundle_language(bundle), instruction_filter)
         self._core = ServerCore(options, storage, guesser)
@@ -135,8 +139,7 @@ class Server:
             self._round(ready, self._clock())
             waiting, sent = self._clients.retry()
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
-            parent = self.upkeep.supervisor.parent
-            if parent is not None and parent.ended and not self._signals:
+            if self.upkeep.parent_ended and not self._signals:
                 log.info("the --parent process has ended")
                 self._signals = 1
             if self._signals and not self._draining:
@@ -170,7 +173,7 @@ class Server:
         if only_said and now < self._tick_at:
             return
         for worker, death in self._workers.watch(now, self._core.queue.suspected_workers):
-            self.upkeep.metrics.count_of_worker("worker_restarts", worker)
+            self.upkeep.metrics.worker_restarts.labels(worker).inc()
             fleet = self._workers.fleet(self._draining, now)
             self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
         self._tick(now)
@@ -222,6 +225,7 @@ class Upkeep:
     """The operator's side: metrics and log lines, systemd, the gateway process.
 
     gateway: None if no page is served. worker_active: whether a worker sent anything since systemd's last notice.
+    parent_ended: whether the --parent process has.
     """
 
     def __init__(
@@ -234,7 +238,8 @@ class Upkeep:
     ) -> None:
         self._core, self._sockets, self._workers, self._gateway = core, sockets, workers, gateway
         self.metrics, self.supervisor = Metrics(len(workers.all)), supervisor
-        self.worker_active, self._announced, self._metrics_at = True, False, 0.0
+        self.worker_active, self.parent_ended = True, False
+        self._announced, self._due_at = False, 0.0
 
     def run_due(self, now: float) -> None:
         """Do what is due."""
@@ -248,22 +253,29 @@ class Upkeep:
                 print_line(f"page {self._gateway.url}")
         if self.supervisor.watchdog_s is not None and self._working and self.supervisor.alive(now):
             self.worker_active = False
-        if now >= self._metrics_at:
-            self._metrics_at = now + METRICS_S
+        if now >= self._due_at:
+            self._due_at = now + UPKEEP_S
+            self.parent_ended = self.supervisor.parent_ended
             self._update_metrics(now)
 
     def note(self, effect: Counted | Done | Logged | Lost) -> None:
         """Count and log an event."""
         match effect:
+            case Counted("first_picture", amount):
+                self.metrics.first_picture_seconds.observe(amount)
             case Counted(what, amount):
-                self.metrics.count(what, amount)
+                self.metrics.ahead[what].inc(amount)
             case Done(noun, session, turn, seconds, worker):
-                self.metrics.turn_done(seconds, worker)
+                if worker is not None:
+                    self.metrics.worker_turns.labels(worker).inc()
+                self.metrics.turns.inc()
+                for stage in STAGES:
+                    self.metrics.turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
                 named = worker if len(self._workers.all) > 1 else None
                 log.info("%s done (%s)", noun, _about(session, turn, seconds.get("total"), named))
             case Lost(noun, code, session, turn, worker):
                 if worker is not None:
-                    self.metrics.count_of_worker("worker_failed_turns", worker)
+                    self.metrics.worker_failed_turns.labels(worker).inc()
                 log.warning("%s failed: %s (%s)", noun, code, _about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
@@ -276,15 +288,15 @@ class Upkeep:
         return active and self._core.dispatch.state != "degraded"
 
     def _update_metrics(self, now: float) -> None:
-        queue = self._core.queue
-        self.metrics.update(
-            ((one.number, self._core.dispatch.works(one.number), one.resident_mib) for one in self._workers.all),
-            ready=self._core.dispatch.ready,
-            queue=len(queue.waiting),
-            running=len(queue.running),
-            sessions=len(queue.sessions_in_use(now)),
-            connections=self._sockets.connections,
-        )
+        queue, dispatch, metrics = self._core.queue, self._core.dispatch, self.metrics
+        metrics.ready.set(dispatch.ready)
+        metrics.queue.set(len(queue.waiting))
+        metrics.running.set(len(queue.running))
+        metrics.sessions.set(len(queue.sessions_in_use(now)))
+        metrics.connections.set(self._sockets.connections)
+        for one in self._workers.all:
+            metrics.worker_ready.labels(one.number).set(dispatch.works(one.number))
+            metrics.worker_resident_bytes.labels(one.number).set((one.resident_mib or 0.0) * 2**20)
 
 
 def _about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> str:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import socket
 import sys
 from collections.abc import Mapping
 
+import psutil
+
 from animegamer_rt.errors import ConfigError
-
-if sys.platform == "win32":
-    import ctypes
-
-    _SYNCHRONIZE, _ENDED = 0x0010_0000, 0
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +22,7 @@ class Supervisor:
     """
 
     def __init__(self, parent: int | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        self.parent = None if parent is None else ParentProcess(parent)
+        self._parent = None if parent is None else _find(parent)
         path = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         microseconds = environment.get("WATCHDOG_USEC", "")
@@ -34,6 +30,16 @@ class Supervisor:
         self.watchdog_s = int(microseconds) / 2e6 if microseconds.isdigit() and mine else None
         """How often to call `alive`: half the limit, as sd_watchdog_enabled(3) advises; None: never."""
         self._alive_at = 0.0
+
+    @property
+    def parent_ended(self) -> bool:
+        """Whether the parent, if there is one, has ended, even if nobody has collected its exit code yet."""
+        if self._parent is None:
+            return False
+        try:
+            return not self._parent.is_running() or self._parent.status() == psutil.STATUS_ZOMBIE
+        except psutil.Error as error:  # a process of another user's may not be looked at
+            return isinstance(error, psutil.NoSuchProcess)
 
     def ready(self) -> None:
         """Report that turns are played from now on."""
@@ -62,40 +68,9 @@ class Supervisor:
             log.warning("systemd did not accept %s: %s", state, error)
 
 
-class ParentProcess:
-    """One process. Raises ConfigError if there is no such process."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self._descriptor, self._handle = pid, -1, 0
-        try:
-            if sys.platform == "win32":
-                self._handle = ctypes.windll.kernel32.OpenProcess(_SYNCHRONIZE, False, pid)
-                if not self._handle:
-                    raise ProcessLookupError(0, "no such process")
-            elif hasattr(os, "pidfd_open"):
-                self._descriptor = os.pidfd_open(pid)
-            else:
-                os.kill(pid, 0)
-        except PermissionError:  # another user's, so it exists
-            pass
-        except (OSError, OverflowError) as error:
-            found = getattr(error, "strerror", None) or str(error)
-            do = "give the id of the process that starts the server"
-            raise ConfigError("no such parent process", where=f"--parent {pid}", found=found, do=do) from error
-
-    @property
-    def ended(self) -> bool:
-        """Whether the process has ended."""
-        if sys.platform == "win32":
-            return bool(ctypes.windll.kernel32.WaitForSingleObject(self._handle, 0) == _ENDED)
-        if self._descriptor >= 0:  # readable once it has ended, even before its exit code is collected
-            poller = select.poll()
-            poller.register(self._descriptor, select.POLLIN)
-            return bool(poller.poll(0))
-        try:
-            os.kill(self._pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        return False
+def _find(pid: int) -> psutil.Process:
+    try:
+        return psutil.Process(pid)
+    except psutil.NoSuchProcess as error:
+        do = "give the id of the process that starts the server"
+        raise ConfigError("no such parent process", where=f"--parent {pid}", do=do) from error

@@ -32,6 +32,14 @@ from animegamer_rt.serving.gateway.visitors import Visitor, Visitors
 
 GET = b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n"
+UPGRADE = (
+    b"POST /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 4\r\n\r\n"
+)
+"""No WebSocket begins with a POST."""
+OPENING = UPGRADE.replace(b"POST", b"GET").replace(
+    b"Content-Length: 4", b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+)
+MUCH = 16 * 2**20
 FEW_DESCRIPTORS = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))"
 PASSWORD = "one long password"
 
@@ -60,15 +68,17 @@ def small_server(app: Any = None, **options: Any) -> Iterator[int]:
         port = listening.getsockname()[1]
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
-        yield int(port)
-        server.should_exit = True
-        thread.join()
+        try:
+            yield int(port)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.mark.parametrize(
     ("whole", "begun"),
-    [(b"", b""), (b"", b"GET /"), (b"", POST), (GET, b""), (GET, b"GET /"), (GET, POST)],
-    ids=["silent", "header", "body", "kept alive", "second header", "second body"],
+    [(b"", b""), (b"", b"GET /"), (b"", POST), (b"", UPGRADE), (GET, b""), (GET, b"GET /"), (GET, POST)],
+    ids=["silent", "header", "body", "bad upgrade", "kept alive", "second header", "second body"],
 )
 def test_a_request_that_takes_too_long_ends_its_connection(
     monkeypatch: pytest.MonkeyPatch, whole: bytes, begun: bytes
@@ -109,6 +119,49 @@ def test_an_answer_that_nobody_fetches_ends_its_connection(monkeypatch: pytest.M
             while True:
                 if not slow.recv(2**20):
                     raise ConnectionError
+
+
+def test_a_flood_of_tiny_chunks_is_read_between_the_requests_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, receive = Counter[bool](), http_server.LimitedHttp.data_received
+
+    def counted(self: http_server.LimitedHttp, data: bytes) -> None:
+        read[len(data) == len(GET)] += len(data)
+        receive(self, data)
+
+    monkeypatch.setattr(http_server.LimitedHttp, "data_received", counted)
+    flood = POST.replace(b"Content-Length: 4000", b"Transfer-Encoding: chunked") + b"1\r\na\r\n" * 30_000
+    with small_server() as port, contextlib.ExitStack() as held:
+        for _ in range(16):
+            one = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+            one.setblocking(False)
+            assert one.send(flood) > 100_000
+        assert answer(f"http://127.0.0.1:{port}/nothing")[0] == 404
+        assert read[False] < 16 * 50_000
+
+
+def test_of_many_pings_the_last_is_answered_once_the_browser_reads() -> None:
+    async def sends_much(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(MUCH)})
+        assert (await receive())["text"] == "all pings are sent"
+        answered.set()
+        await receive()
+
+    answered = threading.Event()
+    with small_server(sends_much, lifespan="off") as port, socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(OPENING)
+        assert slow.recv(12) == b"HTTP/1.1 101"
+        pings = b"".join(b"\x89\x84" + bytes(4) + number.to_bytes(4, "big") for number in range(10_000))
+        slow.sendall(pings + b"\x81\x92" + bytes(4) + b"all pings are sent")
+        assert answered.wait(20)
+        slow.settimeout(1.0)
+        received = bytearray()
+        with contextlib.suppress(TimeoutError):
+            while data := slow.recv(2**20):
+                received += data
+        message = received.index(b"\x82\x7f") + 10 + MUCH
+        assert received[message:] == b"\x8a\x04" + (9_999).to_bytes(4, "big")
 
 
 NO_LIMIT_BUT_DESCRIPTORS = """
