@@ -64,11 +64,13 @@ def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_copy: Bundle) -> None:
     network = train_reader(tmp_path / "reader.pt", PhaseConfig(steps=1, batch=4, learning_rate=1e-3))
     torch.nn.init.constant_(network.notes.bias, -9.0)  # untrained, it would refuse texts at random
-    bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), "fox forest")
-    assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary="fox forest")
+    texts = "the fox is having a little dance by the sea", "make it night pls and bixo comes too"
+    known = " ".join(sorted(set(" ".join(texts).split())))
+    bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), known)
+    assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary=known)
     reader = bundle_reader(bundle)
-    trained = reader_of(TrainedReader(network), "fox forest")
-    for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
+    trained = reader_of(TrainedReader(network), known)
+    for text in texts:
         assert reader.read(Instruction(text), None).scene == trained.read(Instruction(text), None).scene
     record = tmp_path / "read.json"
     games = tmp_path / "one.jsonl"
