@@ -38,6 +38,7 @@ from changed_release import (
     without,
     write,
 )
+from safetensors.torch import save
 from tiny_release import write_release
 
 from animegamer_export.build.weight_source import ExportSource
@@ -79,6 +80,11 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "predictor of another alpha": lambda t: (t.trained(scaled(t.adapter(), 32, 0.5)), t.low_rank(lora_alpha=64)),
     "predictor with rank-stabilised LoRA": lambda t: t.low_rank(lora_alpha=32**0.5, use_rslora=True),
     "predictor with LoRA on some layers by its config": some_layers,
+    "predictor of Lightning": lambda t: t.trained({f"model.{k}": v for k, v in t.adapter().items()}),
+    "an adapter's name with a dash": lambda t: t.trained(renamed(t.adapter(), ".default", ".style-v2")),
+    "an adapter that PEFT describes in full": lambda t: t.low_rank(
+        auto_mapping={"base_model_class": "MistralForCausalLM"}, exclude_modules=["lm_head"], layers_to_transform=[0, 1]
+    ),
     "lazily negated weights": lambda t: (
         t.trained({k: torch._neg_view(-v) for k, v in t.adapter().items()}),
         t.decoder({k: torch._neg_view(-v) for k, v in t.denoiser().items()}, wrapper="module"),
@@ -88,7 +94,11 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "Mistral with an index of ./names": index_with("./"),
     "Mistral with an index of .\\names": index_with(".\\"),
     "config.json with a byte order mark": lambda t: with_mark(t.mistral / "config.json"),
+    "config.json and latest in UTF-16": lambda t: [
+        path.write_bytes(path.read_text().encode("utf-16")) for path in (t.mistral / "config.json", t.steps / "latest")
+    ],
     "config.json of newer transformers": lambda t: t.settings(
+        rope_scaling={"rope_type": "default", "type": "default"},
         rope_theta=10000.0,
         rope_parameters={"rope_theta": 10000.0, "rope_type": "default"},
         head_dim=32,
@@ -114,10 +124,13 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
         t.alpha.update(denoiser=2),
     ),
+    "the vae as safetensors by SAT's name": lambda t: t.vae.write_bytes(
+        save({k: v.contiguous() for k, v in torch.load(t.vae)["state_dict"].items()})
+    ),
     "the same vae in the denoiser's file": lambda t: vae_inside(t, 0.0),
     "the vae taken from the denoiser's file": lambda t: (
         vae_inside(t, 0.0),
-        shutil.copy(t.steps / "1/mp_rank_00_model_states.pt", t.folder / "CogVideoX-2b-sat/vae/3d-vae.pt"),
+        shutil.copy(t.steps / "1/mp_rank_00_model_states.pt", t.vae),
         t.expected.update({"vae": torch.empty(0)}),
     ),
 }
@@ -167,6 +180,26 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: write(t.mllm / "adapter_model.bin", t.adapter()),
         r"is in two files: pytorch_model\.bin and adapter_model\.bin",
     ),
+    "a file that holds itself": (
+        lambda t: t.trained((lambda d: d.update(module=d) or d)({})),
+        r"pytorch_model\.bin: entries that are not named tensors(?s:.*)module",
+    ),
+    "an alpha beside the weights": (
+        lambda t: torch.save({"state_dict": t.adapter(), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"),
+        "states an alpha beside the weights: lora_alpha; .*--alpha",
+    ),
+    "an alpha in the file's header": (
+        lambda t: t.decoder_header(ss_network_alpha="32"),
+        r"1/model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32",
+    ),
+    "a trainer's tokens with other ids": (
+        lambda t: (t.mllm / "added_tokens.json").write_text('{"<frame_00000>": 301}'),
+        r"added_tokens\.json: other ids(?s:.*)<frame_00000> \(found 301, expected 300\)",
+    ),
+    "a trainer's own tokenizer": (
+        lambda t: (t.mllm / "tokenizer.model").write_bytes(b"another"),
+        "MLLM-Qiqi/tokenizer.model: another tokenizer than",
+    ),
     "a setting twice": (
         lambda t: (t.mistral / "config.json").write_text('{"rope_theta": 1, "rope_theta": 10000.0}'),
         r"config\.json: not JSON \('rope_theta' is given twice\)",
@@ -183,6 +216,18 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "quantization_config": (
         lambda t: t.settings(quantization_config={"quant_method": "awq"}),
         r"Mistral.*config\.json: quantised weights: quantization_config names awq",
+    ),
+    "rope for each kind of layer": (
+        lambda t: t.settings(rope_parameters={"sliding_attention": {"rope_theta": 1e6}}),
+        r"not the Mistral(?s:.*)sliding_attention \(found",
+    ),
+    "settings nested without end": (
+        lambda t: (t.mistral / "config.json").write_text("[" * 100_000),
+        r"config\.json: not JSON \(maximum recursion",
+    ),
+    "a thousand million layers": (
+        lambda t: t.settings(num_hidden_layers=10**9),
+        r"num_hidden_layers \(found 1000000000, expected 1 to",
     ),
     "another model": (lambda t: t.settings(model_type="llama"), "model_type is 'llama', not 'mistral'"),
     "no size": (lambda t: t.settings(hidden_size=None), "sizes missing or not positive(?s:.*)hidden_size"),
@@ -249,14 +294,39 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         r"missing(?s:.*)matrix_A\.1",
     ),
     # Other forms, by their names, and the file that has them.
-    "NF4": (
-        quantised("weight", "weight.absmax", "weight.quant_state.bitsandbytes__nf4"),
-        r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(NF4 or FP4\); found .*absmax",
+    **{
+        kind: (quantised(*suffixes.split()), rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.")
+        for kind, suffixes in {
+            "(NF4 or FP4)": "weight weight.absmax weight.quant_state.bitsandbytes__nf4",
+            "bitsandbytes (INT8)": "weight SCB",
+            "GPTQ": "qweight qzeros scales g_idx",
+            "AWQ": "qweight qzeros scales",
+            "FP8": "weight weight_scale_inv",
+            "compressed-tensors": "weight_packed weight_scale weight_shape",
+            "NVFP4": "weight weight_scale weight_scale_2 input_scale",
+            "EETQ": "weight weight_scales",
+            "Quanto": "weight._data weight._scale",
+            "AQLM": "codes codebooks scales",
+            "HQQ": "W_q meta nbits",
+            "ExLlamaV2": "q_weight q_scale q_invperm q_groups",
+            "MLX": "weight scales biases",
+            "DoRA": "weight lora_magnitude_vector.weight",
+            "LoHa": "weight hada_w1_a hada_w1_b",
+            "LoKr": "weight lokr_w1",
+            "IA3": "weight ia3_l.default",
+            "OFT": "weight oft_R.default.weight",
+            "VeRA": "weight vera_lambda_d.default",
+            "LoRA on the embedding": "weight lora_embedding_A.default",
+            "LoRA with biases": "weight lora_B.default.bias",
+            "kohya": "lora_down.weight alpha",
+            "fused": "qkv_proj.weight",
+            "diffusers": "transformer_blocks.0.weight",
+        }.items()
+    },
+    "FP8 without scales": (
+        lambda t: t.trained({k: v.to(torch.float8_e4m3fn) for k, v in t.adapter().items()}),
+        r"pytorch_model\.bin: weights in FP8; found .* of float8_e4m3fn",
     ),
-    "INT8": (quantised("weight", "SCB"), r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(INT8\)"),
-    "GPTQ": (quantised("qweight", "qzeros", "scales", "g_idx"), r"Mistral.*/model\.safetensors: .*by GPTQ"),
-    "AWQ": (quantised("qweight", "qzeros", "scales"), r"Mistral.*/model\.safetensors: .*by AWQ"),
-    "FP8": (quantised("weight", "weight_scale_inv"), r"Mistral.*/model\.safetensors: .*FP8"),
     "a pointer of Git LFS": (
         lambda t: (t.mistral / "tokenizer.model").write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
         r"tokenizer\.model: a Git LFS pointer.*git lfs pull",
@@ -269,10 +339,45 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"GGUF\x03\0\0\0" + bytes(99)),
         r"MLLM-Qiqi/pytorch_model\.bin: weights quantised for llama\.cpp \(GGUF\)",
     ),
-    "GGUF in place of Mistral": (
-        lambda t: (t.mistral / "model.safetensors").rename(t.mistral / "mistral.Q4_K_M.gguf"),
-        r"Mistral.*found mistral\.Q4_K_M\.gguf: weights quantised for llama\.cpp",
+    **{
+        f"{name} in place of Mistral": (
+            lambda t, name=name: (t.mistral / "model.safetensors").rename(t.mistral / name),
+            rf"Mistral.*found {re.escape(name)}: {words}",
+        )
+        for name, words in {
+            "mistral.Q4_K_M.gguf": r"weights quantised for llama\.cpp",
+            "__0_0.distcp": "a distributed checkpoint",
+            "model-00001-of-00002.safetensors": "a shard without its index",
+            "model.safetensors.part1": "of a download",
+            "model.fp16.safetensors": "by another name",
+            "consolidated.safetensors": "Mistral's own form",
+            "model.safetensors.lnk": "a shortcut of Windows",
+        }.items()
+    },
+    "a link to nowhere": (
+        lambda t: (
+            (t.mllm / "pytorch_model.bin").unlink(),
+            (t.mllm / "pytorch_model.bin").symlink_to("pytorch_model.bin"),
+        ),
+        r"MLLM-Qiqi/pytorch_model\.bin .*found pytorch_model\.bin: a link that leads nowhere",
     ),
+    "a download under way": (
+        lambda t: (t.mllm / "pytorch_model.bin.aria2").touch(),
+        r"pytorch_model\.bin: its download was not finished",
+    ),
+    **{
+        what: (
+            lambda t, start=start: (t.mllm / "pytorch_model.bin").write_bytes(start + bytes(200)),
+            rf"pytorch_model\.bin: {what}",
+        )
+        for what, start in {
+            "only zeros": b"",
+            "a packed file": b"\x1f\x8b",
+            "a file of Keras": b"\x89HDF",
+            "the hub's error": b'{"error":"Access is restricted"}',
+            "a Xet pointer": b"# xet version 0",
+        }.items()
+    },
     "a key of nothing in Mistral": (
         lambda t: t.language({**t.base(), "x.y": torch.zeros(1)}),
         r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y",
@@ -285,6 +390,10 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "another vae in the denoiser's file": (
         lambda t: vae_inside(t, 0.1),
         r"mp_rank_00_model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder",
+    ),
+    "latest that is a web page": (
+        lambda t: (t.steps / "latest").write_text("<html>Sign in"),
+        "latest: a web page instead of the file",
     ),
     "latest of a missing step": (
         lambda t: (t.steps / "latest").write_text("global_step2000"),
@@ -396,6 +505,15 @@ def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     ):
         assert what in listed
     assert "use_cache" not in listed
+
+
+def test_places_passed_over_are_listed(tree: Tree) -> None:
+    places = {"Game-Qiqi/MLLM": tree.mllm, "vae/3d-vae.pt": tree.vae}
+    for place, of in places.items():
+        (tree.folder / place).parent.mkdir(parents=True)
+        (shutil.copytree if of.is_dir() else shutil.copy)(of, tree.folder / place)
+    listed = tree.read().not_used
+    assert all(f"not used: {tree.folder / place} ({of} is read)" in listed for place, of in places.items())
 
 
 def test_a_merged_adapters_config_is_listed(tree: Tree) -> None:

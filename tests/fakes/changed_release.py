@@ -46,6 +46,10 @@ class Tree:
     def steps(self) -> Path:
         return self.folder / "AnimeGamer/VDM_Decoder-Qiqi"
 
+    @property
+    def vae(self) -> Path:
+        return self.folder / "CogVideoX-2b-sat/vae/3d-vae.pt"
+
     def adapter(self) -> Tensors:
         return dict(torch.load(self.mllm / "pytorch_model.bin", weights_only=True))
 
@@ -64,6 +68,12 @@ class Tree:
         """The denoiser's file in place of the release's."""
         shutil.rmtree(self.steps / "1", ignore_errors=True)
         write(self.steps / name, tensors, wrapper)
+
+    def decoder_header(self, **notes: str) -> None:
+        """The denoiser as safetensors with notes in its header."""
+        tensors = self.denoiser()
+        self.decoder(tensors, "1/model.safetensors")
+        save_file(tensors, self.steps / "1/model.safetensors", notes)
 
     def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
         (self.mistral / "model.safetensors").unlink()
@@ -203,7 +213,7 @@ def index_with(inside: str) -> Callable[[Tree], None]:
 
 
 def vae_inside(tree: Tree, difference: float) -> None:
-    vae = torch.load(tree.folder / "CogVideoX-2b-sat/vae/3d-vae.pt", weights_only=True)["state_dict"]
+    vae = torch.load(tree.vae, weights_only=True)["state_dict"]
     inside = {f"first_stage_model.{key}": (value + difference).bfloat16() for key, value in vae.items()}
     tree.decoder({**tree.denoiser(), **inside, "conditioner.embedder": torch.zeros(2)}, wrapper="module")
 

@@ -5,16 +5,19 @@ The layout is that of the reference's instructions; docs/EXPORT.md shows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from animegamer_export.checkpoints.folders import (
     DENOISER_FILE,
-    GGUF,
     WEIGHTS,
+    in_place_of_weights,
     published_weights,
+    read_text,
     read_with_shards,
+    require_readable,
     trained_weights,
 )
 from animegamer_rt.errors import CheckpointError
@@ -62,12 +65,16 @@ TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Paths of one release's checkpoints; adapter and denoiser are folders of what training wrote."""
+    """Paths of one release's checkpoints; adapter and denoiser are folders of what training wrote.
+
+    passed_over: places that could also have been read, and the one that is.
+    """
 
     mistral: Path
     adapter: Path
     denoiser: Path
     vae: Path
+    passed_over: Mapping[Path, Path]
 
     @property
     def tokenizer(self) -> Path:
@@ -93,9 +100,11 @@ def find_release(folder: Path, release: str) -> Release:
         raise CheckpointError("no such folder", where=folder, do="pass the one that holds " + MISTRAL[0])
     missing: list[str] = []
     mistral = folder / MISTRAL[0]
+    for one in (folder, mistral, *map(folder.joinpath, TOWERS)):
+        require_readable(one)
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
     if not any((mistral / name).is_file() for name in WEIGHTS):
-        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + _quantised(mistral))
+        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + in_place_of_weights(mistral))
     adapter = _adapter(folder, release, missing)
     vae = _first_file(folder, VAE, release, missing)
     denoiser = _denoiser(folder, release, missing)
@@ -105,7 +114,14 @@ def find_release(folder: Path, release: str) -> Release:
         if known and release not in known:
             do = f"or select the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
-    return Release(mistral, adapter, denoiser, vae)
+    chosen = {ADAPTER: adapter, DENOISER: denoiser, VAE: vae}
+    others = {folder / name.format(release=release): found for names, found in chosen.items() for name in names}
+    passed_over = {
+        place: found
+        for place, found in others.items()
+        if place.exists() and os.path.realpath(place) not in {os.path.realpath(one) for one in (found, *found.parents)}
+    }
+    return Release(mistral, adapter, denoiser, vae, passed_over)
 
 
 def missing_towers(folder: Path) -> list[str]:
@@ -117,7 +133,8 @@ def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[
     places = [folder / name.format(release=release) for name in names]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        missing.append(" or ".join(name.format(release=release) for name in names))
+        instead = (in_place_of_weights(place.parent) for place in places if place.parent != folder)
+        missing.append(" or ".join(name.format(release=release) for name in names) + "".join(instead))
     return found or places[0]
 
 
@@ -126,7 +143,7 @@ def _adapter(folder: Path, release: str, missing: list[str]) -> Path:
     found = next((place for place in places if trained_weights(place)), None)
     if found is None:
         names = " or ".join(f"{name.format(release=release)}/{ADAPTER_FILE}" for name in ADAPTER)
-        missing.append(names + "".join(map(_quantised, places)))
+        missing.append(names + "".join(map(in_place_of_weights, places)))
     return found or places[0]
 
 
@@ -137,11 +154,12 @@ def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
         steps = [step for step in sorted(place.glob("*/")) if trained_weights(step)]
         found = ", ".join(step.name for step in steps) or "none"
         if (place / "latest").is_file():
-            named = (place / "latest").read_text(encoding="utf-8-sig", errors="replace").strip()
+            named = read_text(place / "latest").strip()
             if place / named in steps:
                 return place / named
             where = f"{place.relative_to(folder)}/{named}/{DENOISER_FILE}"
-            missing.append(f"{where}, which its file latest names (steps with weights: {found})")
+            there = f"steps with weights: {found}" + ("" if steps else in_place_of_weights(place / named))
+            missing.append(f"{where}, which its file latest names ({there})")
             return place
         if trained_weights(place):
             return place
@@ -151,14 +169,8 @@ def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
             missing.append(f"{place.relative_to(folder)}/latest, which selects one of {found}")
             return steps[0]
     names = " or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER)
-    missing.append(names + "".join(map(_quantised, places)))
+    missing.append(names + "".join(map(in_place_of_weights, places)))
     return places[0]
-
-
-def _quantised(folder: Path) -> str:
-    """Words about llama.cpp's files in a folder without weights, or nothing."""
-    names = sorted(path.name for path in folder.glob("**/*.gguf"))
-    return f" (found {names[0]}: {GGUF})" if names else ""
 
 
 def _with_settings(folder: Path) -> list[Path]:

@@ -26,7 +26,7 @@ MISTRAL_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "rope_type": ("default",),
     "type": ("default",),
     "partial_rotary_factor": (1, 1.0),
-    "rope_scaling": (None,),
+    "rope_scaling": (None, {"rope_type": "default"}, {"type": "default"}, {"rope_type": "default", "type": "default"}),
     "attention_bias": (False,),
     "mlp_bias": (False,),
 }
@@ -45,9 +45,12 @@ ADAPTER_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """Settings of an adapter and the values that change no number. Others, such as pissa, need a changed base model."""
 ADAPTER_HARMLESS = frozenset(
-    "base_model_name_or_path inference_mode lora_dropout megatron_core peft_version qalora_group_size revision "
-    "runtime_config task_type modules_to_save r lora_alpha use_rslora rank_pattern target_modules".split()
+    "auto_mapping base_model_name_or_path exclude_modules inference_mode layers_pattern layers_to_transform "
+    "lora_dropout megatron_core peft_version qalora_group_size revision runtime_config task_type "
+    "modules_to_save r lora_alpha use_rslora rank_pattern target_modules".split()
 )
+MAX_LAYERS, MAX_WIDTH = 1024, 2**20
+"""No model has more. A damaged config.json could ask for so many that their names take hours."""
 
 
 def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -58,10 +61,7 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if kind != "mistral":
         raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="pass the Mistral-7B folder")
-    if config.get("quantization_config"):
-        form = config["quantization_config"]
-        form = form.get("quant_method", "unnamed") if isinstance(form, dict) else form
-        raise CheckpointError(f"quantised weights: quantization_config names {form}", where=where, do=TAKE_FLOATS)
+    require_floats(config, where)
     rope = config.get("rope_parameters")
     rope = rope if isinstance(rope, Mapping) else {}
     for name in rope.keys() & config.keys():
@@ -69,11 +69,10 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
             config, {name: (rope[name],)}, "rope_parameters differs from the setting beside it", where, TAKE_MISTRAL
         )
     settings = {**rope, **config}
-    faults = [name for name in SIZES if not _positive_whole(settings.get(name))]
-    if faults:
-        raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
+    require_sizes(settings, SIZES, where)
     expected: dict[str, tuple[object, ...]] = {name: (value,) for name, value in MISTRAL.items()}
     expected |= {name: values for name, values in MISTRAL_DEFAULTS.items() if name in settings}
+    expected |= {name: (None,) for name in rope if name not in expected}
     if settings.get("head_dim") is not None:
         expected["head_dim"] = (settings["hidden_size"] / settings["num_attention_heads"],)
     others = [name for name in SIZES if "heads" not in name]
@@ -86,7 +85,27 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
 def unused_settings(config: Mapping[str, Any]) -> list[str]:
     """The settings of a language model's config.json that are set, and that nothing here knows."""
     known = {*MISTRAL, *MISTRAL_DEFAULTS, *SIZES, *MISTRAL_HARMLESS}
-    return sorted(name for name, value in config.items() if name not in known and value)
+    return sorted(name for name, value in config.items() if name not in known and value is not None)
+
+
+def require_floats(config: Mapping[str, Any], where: Path) -> None:
+    """Raises CheckpointError for the config.json of quantised weights."""
+    form = config.get("quantization_config") or config.get("compression_config")
+    if form:
+        form = form.get("quant_method", "unnamed") if isinstance(form, dict) else form
+        raise CheckpointError(f"quantised weights: quantization_config names {form}", where=where, do=TAKE_FLOATS)
+
+
+def require_sizes(config: Mapping[str, Any], names: Iterable[str], where: Path) -> None:
+    """Raises CheckpointError, naming all, for settings that are no size: a whole number, or a list of them."""
+    wrong: dict[str, tuple[object, object]] = {}
+    for name in names:
+        limit, value = MAX_LAYERS if "layers" in name else MAX_WIDTH, config.get(name)
+        numbers = value if isinstance(value, list) and value else [value]
+        if not all(type(one) is int and 0 < one <= limit for one in numbers):
+            wrong[name] = (f"{value!r:.40}", f"1 to {limit}")
+    if wrong:
+        raise CheckpointError("sizes missing or not positive", where=where, misshapen=wrong, do=DOWNLOAD_AGAIN)
 
 
 def low_rank_scale(
@@ -96,10 +115,15 @@ def low_rank_scale(
 
     The config is not read for weights without LoRA, such as those it was merged into.
 
-    Raises CheckpointError if both give an alpha and they differ, or for settings that change what LoRA computes.
+    Raises CheckpointError if both give an alpha and they differ, if only the weights' own file mentions one, or for
+    settings that change what LoRA computes.
     """
     path = folder_of(trained) / "adapter_config.json"
     if not path.is_file() or not any(naming.piece(key).role == "down" for key in file.shapes):
+        stated = next((name for name in file.beside if "alpha" in name.lower()), None)
+        if stated is not None and alpha is None:
+            do = "if it is of this LoRA, pass it with --alpha; else remove it"
+            raise CheckpointError(f"states an alpha beside the weights: {stated}", where=file.where, do=do)
         return published if alpha is None else LowRankScale(alpha)
     config = read_json(path)
     known = {*ADAPTER_NEUTRAL, *ADAPTER_HARMLESS}
@@ -109,14 +133,19 @@ def low_rank_scale(
     _require(
         config, expected, "an adapter that cannot be merged", path, "merge it with PEFT, and pass the merged model"
     )
-    stated, rank, targets = config.get("lora_alpha"), config.get("r"), config.get("target_modules")
+    stated, targets = config.get("lora_alpha"), config.get("target_modules")
+    rank: Any = config.get("r")
     copies, pattern = config.get("modules_to_save") or [], config.get("rank_pattern") or {}
+    layers, excluded = config.get("layers_to_transform"), config.get("exclude_modules") or []
+    layers = layers if isinstance(layers, list) else [] if layers is None else [layers]
     kinds = {
         "lora_alpha": isinstance(stated, (int, float)) and 0 < stated < math.inf,
         "r": _positive_whole(rank),
+        "layers_to_transform": all(_positive_whole(one + 1) for one in layers),
         "target_modules": isinstance(targets, list)
         or (isinstance(targets, str) and _is_pattern(targets))
         or not targets,
+        "exclude_modules": isinstance(excluded, list) or (isinstance(excluded, str) and _is_pattern(excluded)),
         "modules_to_save": isinstance(copies, list),
         "rank_pattern": isinstance(pattern, dict) and all(map(_positive_whole, pattern.values())),
     }
@@ -132,9 +161,14 @@ def low_rank_scale(
         targets = tuple(map(str, targets))
     elif targets == "all-linear":
         targets = None
-    ranks = frozenset({rank, *pattern.values()})
     return LowRankScale(
-        float(config["lora_alpha"]), bool(config.get("use_rslora")), targets, tuple(map(str, copies)), ranks
+        float(config["lora_alpha"]),
+        bool(config.get("use_rslora")),
+        targets,
+        tuple(map(str, copies)),
+        frozenset({rank, *pattern.values()}),
+        excluded if isinstance(excluded, str) else tuple(map(str, excluded)),
+        tuple(layers),
     )
 
 

@@ -26,16 +26,48 @@ PUBLISHED_PIECES = 32000
 """Of Mistral's and T5's tokenizer, and of Llama 2's."""
 WRAPPERS = ("module", "state_dict", "model", "model_state_dict")
 """Entries under which DeepSpeed, Lightning and others save a model's tensors."""
+MAX_WRAPPERS = 8
+"""One within the other; a file may hold itself."""
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
-QUANTISED = (
-    (r"\.absmax$|\.quant_map$|\.quant_state\.", "bitsandbytes (NF4 or FP4)"),
-    (r"\.SCB$", "bitsandbytes (INT8)"),
-    (r"\.g_idx$", "GPTQ"),
-    (r"\.(qweight|qzeros)$", "AWQ"),
-    (r"\.weight_scale(_inv)?$", "FP8 with scales"),
+MERGE = "merge it into the model with the tool that trained it, and pass the merged model"
+OTHER_FORMS = (
+    *(
+        (pattern, f"weights quantised by {tool}", TAKE_FLOATS)
+        for pattern, tool in (
+            (r"\.absmax$|\.quant_map$|\.quant_state\.", "bitsandbytes (NF4 or FP4)"),
+            (r"\.SCB$", "bitsandbytes (INT8)"),
+            (r"\.g_idx$", "GPTQ"),
+            (r"\.(qweight|qzeros)$", "AWQ"),
+            (r"\.weight_packed$", "compressed-tensors"),
+            (r"\.weight_scale_2$", "ModelOpt (NVFP4)"),
+            (r"\.weight_scale(_inv)?$", "FP8 with scales"),
+            (r"\.weight_scales$", "EETQ"),
+            (r"\.weight(\.|:)_(data|scale|qdata)$", "Quanto or torchao"),
+            (r"\.codebooks$", "AQLM"),
+            (r"\.W_q$", "HQQ"),
+            (r"\.q_(invperm|groups)$", "ExLlamaV2"),
+            (r"\.biases$", "MLX"),
+        )
+    ),
+    *(
+        (pattern, f"an adapter of another kind ({kind})", MERGE)
+        for pattern, kind in (
+            (r"lora_magnitude_vector|dora_scale", "DoRA"),
+            (r"\.hada_w", "LoHa"),
+            (r"\.lokr_w", "LoKr"),
+            (r"\.ia3_l(\.|$)", "IA3"),
+            (r"\.oft_", "OFT"),
+            (r"\.vera_lambda_", "VeRA"),
+            (r"\.lora_embedding_", "LoRA on the embedding"),
+            (r"\.lora_B\..*\bbias$", "LoRA with biases"),
+            (r"\blora_unet_|\.lora_(down|up)\.|\.alpha$", "LoRA under kohya's names"),
+        )
+    ),
+    (r"\.(qkv_proj|gate_up_proj)\.", "matrices that are fused, as for vLLM", "pass the model as transformers saves it"),
+    (r"(^|\.)transformer_blocks\.\d", "the names of diffusers", "convert it to the published names, which are SAT's"),
 )
-"""Patterns of the keys that a form of quantised weights has, and its name."""
+"""Patterns of the keys that files of other forms have, what those are, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +119,9 @@ def open_torch(path: Path) -> TensorFile:
     """
     loaded = load_torch(path)
     beside: dict[str, object] = {}
-    while isinstance(loaded, Mapping):
+    for _ in range(MAX_WRAPPERS):
+        if not isinstance(loaded, Mapping):
+            break
         inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]
         if len(inner) > 1:
             raise CheckpointError(
@@ -104,9 +138,11 @@ def open_torch(path: Path) -> TensorFile:
             do="use the published file, which needs none",
         )
     if not isinstance(loaded, Mapping):
-        raise CheckpointError(f"holds {_kind(loaded)}, not named tensors", where=path, do="pass the checkpoint itself")
+        raise CheckpointError(
+            f"holds {kind_of(loaded)}, not named tensors", where=path, do="pass the checkpoint itself"
+        )
     foreign = [
-        f"{_name(key)} ({_kind(value)})"
+        f"{_name(key)} ({kind_of(value)})"
         for key, value in loaded.items()
         if not isinstance(value, StoredTensor) or not isinstance(key, str)
     ]
@@ -138,7 +174,9 @@ def open_safetensors(path: Path) -> TensorFile:
             f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
-    return _tensor_file(path, shapes, handle.get_tensor, {key: one.get_dtype() for key, one in slices.items()})
+    types = {key: one.get_dtype() for key, one in slices.items()}
+    notes = (f"{name}: {text:.60}" for name, text in (handle.metadata() or {}).items() if name != "format")
+    return _tensor_file(path, shapes, handle.get_tensor, types, dict.fromkeys(notes, "a note in the file's header"))
 
 
 def open_weights(paths: Sequence[Path]) -> TensorFile:
@@ -252,12 +290,15 @@ def _tensor_file(
     types: Mapping[str, str],
     beside: Mapping[str, str] | None = None,
 ) -> TensorFile:
-    """Without the components that training adds to keys. Raises CheckpointError for quantised weights, by name."""
-    for pattern, form in QUANTISED:
+    """Without the components that training adds to keys. Raises CheckpointError for OTHER_FORMS and FP8."""
+    for pattern, form, do in OTHER_FORMS:
         found = next((key for key in shapes if re.search(pattern, key)), None)
         if found is not None:
-            raise CheckpointError(f"weights quantised by {form}; found {found}", where=where, do=TAKE_FLOATS)
+            raise CheckpointError(f"{form}; found {found}", where=where, do=do)
     non_float = {key: name for key, name in types.items() if name not in FLOATS}
+    for key, name in non_float.items():
+        if name.lower().startswith(("f8", "float8")):
+            raise CheckpointError(f"weights in FP8; found {key} of {name}", where=where, do=TAKE_FLOATS)
     return renamed(TensorFile(where, shapes, read, non_float, beside or {}), plain_key)
 
 
@@ -279,7 +320,7 @@ def _end(key: str) -> str:
     return ".".join(key.split(".")[-3:])
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """Describes an entry by the class name in its file."""
     if isinstance(value, StandIn):
         return value.named
@@ -287,4 +328,4 @@ def _kind(value: object) -> str:
 
 
 def _name(key: object) -> str:
-    return key if isinstance(key, str) else f"a key of type {_kind(key)}"
+    return key if isinstance(key, str) else f"a key of type {kind_of(key)}"

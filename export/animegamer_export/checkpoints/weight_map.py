@@ -68,6 +68,7 @@ class LowRankScale:
 
     targets: PEFT's target_modules, a pattern of the whole name or a list of last components; None for the release's.
     copies: PEFT's modules_to_save; None for the release's. ranks: those for which the alpha is meant; None for any.
+    excluded, layers: its exclude_modules, as targets; its layers_to_transform, where all are an empty tuple.
     """
 
     alpha: float
@@ -75,6 +76,8 @@ class LowRankScale:
     targets: str | tuple[str, ...] | None = None
     copies: tuple[str, ...] | None = None
     ranks: frozenset[int] | None = None
+    excluded: str | tuple[str, ...] = ()
+    layers: tuple[int, ...] = ()
 
     def at(self, rank: int) -> float:
         """The scale of a pair of this rank."""
@@ -83,10 +86,18 @@ class LowRankScale:
     def trains(self, weight: str, role: Role) -> bool:
         """Whether the weight of this name is to have a LoRA pair, or a trained copy."""
         module = weight.removeprefix(PEFT).removesuffix(".weight")
-        named = self.copies if role == "copy" else self.targets
-        if isinstance(named, str):
-            return re.fullmatch(named, module) is not None
-        return named is None or any(f".{module}".endswith(f".{one}") for one in named)
+        if role == "copy":
+            return self.copies is None or _names(self.copies, module)
+        layer = re.search(r"\.(\d+)\.", module)
+        if self.layers and layer is not None and int(layer[1]) not in self.layers:
+            return False
+        return (self.targets is None or _names(self.targets, module)) and not _names(self.excluded, module)
+
+
+def _names(named: str | tuple[str, ...], module: str) -> bool:
+    if isinstance(named, str):
+        return re.fullmatch(named, module) is not None
+    return any(f".{module}".endswith(f".{one}") for one in named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interact
             game.play_turn(text, terminal)
     finally:
         game.close()
-        terminal.closing(game.folder, game.session.turns)
+        terminal.closing(game.folder)
 
 
 def _script(instructions: str | None, bundle: Bundle) -> list[str]:
