@@ -20,13 +20,14 @@ DOWNLOAD_AGAIN = "download it again"
 GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
 TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"
 UNPACK = "unpack it"
+WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 PAGE = "a web page instead of the file"
 TAKE_FILE = "download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)"
 OTHER_KINDS = (
     (b"gguf", GGUF, TAKE_FLOATS),
     (LFS_POINTER, "a Git LFS pointer, not the file", "run git lfs pull in its folder, or download the file"),
     (b"# xet version", "a Xet pointer, not the file", "download the file itself"),
-    *((start, PAGE, TAKE_FILE) for start in (b"<!doctype html", b"<html", b"<?xml", b"<head")),
+    *((start, PAGE, TAKE_FILE) for start in WEB_PAGES),
     *(
         (start, "the hub's error instead of the file", "log in, and download it again")
         for start in (

@@ -5,7 +5,6 @@ Matching uses names and shapes; values are read one parameter at a time.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -19,8 +18,6 @@ from animegamer_rt.errors import CheckpointError
 from .files import Shape, TensorFile
 from .key_names import PEFT, KeyNaming, Role
 
-# Nearest names are suggested for at most this many keys: the search is slow, and a foreign file has thousands.
-MAX_SUGGESTIONS = 40
 KEEP_ONE = "keep the right one"
 
 
@@ -168,7 +165,7 @@ def make_weight_map(
 ) -> WeightMap:
     """Matches a checkpoint's keys to our parameters (name -> shape).
 
-    Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key, or
+    Raises one CheckpointError that lists every missing, unexpected and misshapen key, or
     names the keys of which several give one weight.
     """
     known = {naming.checkpoint_name(name): name for name in wanted}
@@ -197,7 +194,7 @@ def make_weight_map(
             f"the file does not match the {what}",
             where=file.where if missing or len(from_base) > 1 else from_base.pop() or file.where,
             missing=missing,
-            unexpected=_with_nearest(keys.unexpected, [*known, *file.shapes.keys() - set(keys.unexpected)]),
+            unexpected=keys.unexpected,
             misshapen=misshapen,
             do="check that the file matches the given sizes",
         )
@@ -292,11 +289,3 @@ def _misshapen_pairs(
             if shapes[key] != expected:
                 wrong[key] = (list(shapes[key]), list(expected))
     return wrong
-
-
-def _with_nearest(keys: list[str], known: list[str]) -> list[str]:
-    named = []
-    for key in keys[:MAX_SUGGESTIONS]:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-        named.append(f"{key} (nearest: {near[0]})" if near else key)
-    return named + keys[MAX_SUGGESTIONS:]

@@ -23,7 +23,7 @@ from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
 
-ENTRY = "a shot [1, 226, D] of numbers, the instruction, and four whole numbers"
+ENTRY = "turn_1, turn_2 and so on, each a shot [1, 226, D] of numbers, the instruction, and four whole numbers"
 
 
 @dataclass(frozen=True, slots=True)
