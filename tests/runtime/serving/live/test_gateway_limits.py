@@ -230,6 +230,8 @@ def test_wrong_passwords_are_few_counted_and_logged_and_those_inside_play_on(bun
         inside = log_in(url)
         status, _, text = answer(url + "login", b"password=wrong")
         assert status == 403 and b"Wrong password" in text
+        for body in (b"password=wrong", b"password=" + PASSWORD.replace(" ", "+").encode()):
+            assert answer(url + "login", body, Origin="https://elsewhere.example")[0] == 403, "nor is it counted"
         with ThreadPoolExecutor(50) as pool:
             guesses = Counter(pool.map(lambda n: answer(url + "login", b"password=wrong%d" % n)[0], range(100)))
         assert guesses == {403: 29, 429: 71}
