@@ -360,6 +360,8 @@ def raise_limit(workers: int = 1) -> int:
 
 def _bytes_received(descriptor: int) -> int:
     """What a TCP connection has received so far, by Linux; 0 if the descriptor belongs to another file by now."""
+    if sys.platform != "linux":
+        return 0
     with contextlib.suppress(OSError):
         connection = tcp.socket(fileno=descriptor)
         try:
