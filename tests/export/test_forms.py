@@ -21,10 +21,10 @@ from changed_release import (
     Tensors,
     Tree,
     index_with,
+    made_pieces,
     merged,
     merged_beside_adapter,
     merged_denoiser,
-    other_tokenizer,
     padded,
     peft_folder,
     quantised,
@@ -33,6 +33,7 @@ from changed_release import (
     some_layers,
     stale_index,
     tied,
+    two_embeddings,
     vae_inside,
     with_mark,
     without,
@@ -42,7 +43,7 @@ from safetensors.torch import save
 from tiny_release import write_release
 
 from animegamer_export.build.weight_source import ExportSource
-from animegamer_export.checkpoints.key_names import DIFFUSION
+from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
 from animegamer_rt.errors import CheckpointError
 
 LOADS: dict[str, Callable[[Tree], None]] = {
@@ -124,8 +125,29 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
         t.alpha.update(denoiser=2),
     ),
+    "denoiser of Lightning, with the vae": lambda t: (
+        vae_inside(t, 0.0),
+        t.decoder({f"model.{key}": value for key, value in t.denoiser().items()}),
+    ),
+    "the release's alpha beside the weights": lambda t: (
+        t.decoder_header(ss_network_alpha="1", description="alpha: a test"),
+        torch.save({"state_dict": t.adapter(), "lora_alpha": 32, "alphas": [1]}, t.mllm / "pytorch_model.bin"),
+    ),
+    "merged weights beside the alpha of their LoRA": lambda t: torch.save(
+        {"state_dict": merged(t), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"
+    ),
+    "floats that were trained on 4 bits": lambda t: t.settings(
+        "../AnimeGamer/MLLM-Qiqi/config.json", quantization_config={"quant_method": "bitsandbytes"}
+    ),
+    "a trainer's tokenizer in other bytes": lambda t: (
+        t.tokenizer(t.mllm, lambda model: setattr(model.trainer_spec, "model_prefix", "elsewhere")),
+        (t.mllm / "added_tokens.json").write_text('{"</s>": 2, "<frame_00000>": 300}'),
+    ),
     "the vae as safetensors by SAT's name": lambda t: t.vae.write_bytes(
         save({k: v.contiguous() for k, v in torch.load(t.vae)["state_dict"].items()})
+    ),
+    "the vae beside its average": lambda t: torch.save(
+        {"state_dict": {**torch.load(t.vae)["state_dict"], "model_ema.decay": torch.tensor(0.9)}}, t.vae
     ),
     "the same vae in the denoiser's file": lambda t: vae_inside(t, 0.0),
     "the vae taken from the denoiser's file": lambda t: (
@@ -148,26 +170,19 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: t.trained({k.replace(".default", ".b") if ".1.mlp" in k else k: v for k, v in t.adapter().items()}),
         r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)",
     ),
-    "two trained norms": (
-        lambda t: t.trained({**t.adapter(), f"{NORM}.modules_to_save.b.weight": torch.zeros(64)}),
-        r"two keys for one weight: .*modules_to_save\.default\.weight and .*modules_to_save\.b\.weight",
-    ),
-    "a norm and its trained copy": (
-        lambda t: t.trained({**t.adapter(), f"{NORM}.weight": torch.zeros(64)}),
-        r"two keys for one weight: .*input_layernorm\.modules_to_save\.default\.weight and .*input_layernorm\.weight",
-    ),
-    "a weight with and without LoRA": (
-        lambda t: t.trained({**t.adapter(), f"{LAYER}.weight": torch.zeros(64, 64)}),
-        r"two keys for one weight: .*q_proj\.base_layer\.weight and .*q_proj\.weight",
-    ),
-    "a weight with and without a prefix": (
-        lambda t: t.trained({**t.adapter(), f"module.{NORM}.original_module.weight": torch.zeros(64)}),
-        r"two keys for one weight: llm\.(.*) and module\.llm\.\1",
-    ),
-    "a merged weight beside the adapter's": (
-        lambda t: t.trained({**t.adapter(), "llm.lm_head.weight": torch.zeros(4)}),
-        r"two keys for one weight: llm\.base_model\.model\.lm_head\.weight and llm\.lm_head\.weight",
-    ),
+    **{
+        f"two keys: {key}": (
+            lambda t, key=key: t.trained({**t.adapter(), key: torch.zeros(64, 64)}),
+            f"two keys for one weight: {re.escape(twin)} and {re.escape(key)}",
+        )
+        for key, twin in {
+            f"{NORM}.modules_to_save.b.weight": f"{NORM}.modules_to_save.default.weight",
+            f"{NORM}.weight": f"{NORM}.modules_to_save.default.weight",
+            f"{LAYER}.weight": f"{LAYER}.base_layer.weight",
+            f"module.{NORM}.original_module.weight": f"{NORM}.original_module.weight",
+            "llm.lm_head.weight": f"{PEFT}lm_head.weight",
+        }.items()
+    },
     "two sets of weights in one file": (
         lambda t: t.trained({"module": t.adapter(), "state_dict": t.adapter()}),
         "two sets of weights: entries module and state_dict",
@@ -186,52 +201,45 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     ),
     "an alpha beside the weights": (
         lambda t: torch.save({"state_dict": t.adapter(), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"),
-        "states an alpha beside the weights: lora_alpha; .*--alpha",
+        "states an alpha beside the weights: lora_alpha: 64; .*--alpha",
     ),
     "an alpha in the file's header": (
         lambda t: t.decoder_header(ss_network_alpha="32"),
         r"1/model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32",
     ),
-    "a trainer's tokens with other ids": (
-        lambda t: (t.mllm / "added_tokens.json").write_text('{"<frame_00000>": 301}'),
-        r"added_tokens\.json: other ids(?s:.*)<frame_00000> \(found 301, expected 300\)",
-    ),
+    **{
+        f"a trainer's tokens with the ids {ids}": (
+            lambda t, ids=ids: (t.mllm / "added_tokens.json").write_text(ids),
+            rf"added_tokens\.json: other ids(?s:.*){words}",
+        )
+        for ids, words in {
+            '{"<frame_00000>": 301}': r"<frame_00000> \(found 301, expected 300\)",
+            '{"<mine>": 300, "x": []}': r"<mine> \(found 300, expected an id that the release does not use\)",
+        }.items()
+    },
     "a trainer's own tokenizer": (
+        lambda t: t.tokenizer(t.mllm, lambda model: model.pieces.reverse()),
+        "MLLM-Qiqi/tokenizer.model: another tokenizer than",
+    ),
+    "a trainer's tokenizer that is none": (
         lambda t: (t.mllm / "tokenizer.model").write_bytes(b"another"),
         "MLLM-Qiqi/tokenizer.model: another tokenizer than",
     ),
-    "a setting twice": (
-        lambda t: (t.mistral / "config.json").write_text('{"rope_theta": 1, "rope_theta": 10000.0}'),
-        r"config\.json: not JSON \('rope_theta' is given twice\)",
+    "T5 with two embeddings": (
+        two_embeddings,
+        r"t5-v1_1-xxl/model\.safetensors: shared\.weight and encoder\.embed_tokens\.weight differ",
     ),
+    **{
+        f"config.json: {content[:20]}": (
+            lambda t, content=content: (t.mistral / "config.json").write_text(content),
+            rf"config\.json: not JSON \({words}",
+        )
+        for content, words in {
+            '{"rope_theta": 1, "rope_theta": 10000.0}': "'rope_theta' is given twice",
+            "[" * 100_000: "maximum recursion",
+        }.items()
+    },
     # Settings that change numbers; more of them are in SETTINGS.
-    "rope twice": (
-        lambda t: t.settings(rope_parameters={"rope_theta": 1e6}),
-        r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)",
-    ),
-    "heads of the published size": (
-        lambda t: t.settings(hidden_size=4096, num_hidden_layers=32, intermediate_size=14336, num_attention_heads=64),
-        r"num_attention_heads \(found 64, expected 32\)",
-    ),
-    "quantization_config": (
-        lambda t: t.settings(quantization_config={"quant_method": "awq"}),
-        r"Mistral.*config\.json: quantised weights: quantization_config names awq",
-    ),
-    "rope for each kind of layer": (
-        lambda t: t.settings(rope_parameters={"sliding_attention": {"rope_theta": 1e6}}),
-        r"not the Mistral(?s:.*)sliding_attention \(found",
-    ),
-    "settings nested without end": (
-        lambda t: (t.mistral / "config.json").write_text("[" * 100_000),
-        r"config\.json: not JSON \(maximum recursion",
-    ),
-    "a thousand million layers": (
-        lambda t: t.settings(num_hidden_layers=10**9),
-        r"num_hidden_layers \(found 1000000000, expected 1 to",
-    ),
-    "another model": (lambda t: t.settings(model_type="llama"), "model_type is 'llama', not 'mistral'"),
-    "no size": (lambda t: t.settings(hidden_size=None), "sizes missing or not positive(?s:.*)hidden_size"),
-    "fewer layers": (lambda t: t.settings(num_hidden_layers=1), r"unexpected(?s:.*)layers\.1\."),
     "a trainer's own rope_theta": (
         lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", rope_theta=5e5),
         r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0",
@@ -239,10 +247,6 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "a trainer's own heads": (
         lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", num_attention_heads=4),
         r"MLLM-Qiqi/config\.json: of another model than .*(?s:.*)num_attention_heads \(found 4, expected 2\)",
-    ),
-    "tied, and yet a head of its own": (
-        lambda t: t.settings(tie_word_embeddings=True),
-        r"config\.json ties the embedding to the head, and .*lm_head\.weight differs",
     ),
     # LoRA whose scale is another.
     "rank 64 without an alpha": (
@@ -257,7 +261,6 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         merged_beside_adapter,
         r"LoRA on weights that already differ from Mistral's, as after a merge: .*q_proj\.weight; remove the adapter",
     ),
-    "a config of another rank": (lambda t: t.low_rank(r=16), r"rank \(found 32, expected 16\)"),
     "--alpha beside a config of another": (
         lambda t: (t.low_rank(), t.alpha.update(predictor=16)),
         r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)",
@@ -266,29 +269,19 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
         r"no LoRA that an alpha would apply to; leave --alpha predictor out",
     ),
-    "malformed settings of LoRA": (
-        lambda t: t.low_rank(
-            lora_alpha=float("nan"), r=0, target_modules="(", modules_to_save="norm", rank_pattern=[1]
-        ),
-        r"malformed\n  missing \(5\)(?s:.*)lora_alpha(?s:.*)r\n(?s:.*)target_modules",
-    ),
-    "no head of its own": (
-        lambda t: t.trained(without(t.adapter(), "lm_head")),
-        r"pytorch_model\.bin: (?s:.*)missing \(1\)(?s:.*)lm_head\.weight",
-    ),
-    "one LoRA pair missing": (
-        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_")),
-        r"missing(?s:.*)q_proj\.lora_A\.default\.weight",
-    ),
-    "half a LoRA pair missing": (
-        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_A")),
-        r"the other half of .*q_proj\.lora_B\.default\.weight",
-    ),
-    "all LoRA lost": (lambda t: t.trained(without(t.adapter(), ".lora_")), r"missing(?s:.*)lora_A\.default\.weight"),
-    "all LoRA lost, base from Mistral": (
-        lambda t: t.trained(without(t.adapter(), ".lora_", ".base_layer")),
-        r"missing(?s:.*)lora_A\.default\.weight",
-    ),
+    **{
+        f"predictor without {' and '.join(parts)}": (
+            lambda t, parts=parts: t.trained(without(t.adapter(), *parts)),
+            rf"pytorch_model\.bin: (?s:.*)missing(?s:.*){words}",
+        )
+        for parts, words in {
+            ("lm_head",): r"lm_head\.weight",
+            (f"{LAYER}.lora_",): r"q_proj\.lora_A\.default\.weight",
+            (f"{LAYER}.lora_A",): r"the other half of .*q_proj\.lora_B\.default\.weight",
+            (".lora_",): r"lora_A\.default\.weight",
+            (".lora_", ".base_layer"): r"lora_A\.default\.weight",
+        }.items()
+    },
     "a denoiser that lost a third of its LoRA": (
         lambda t: t.decoder(without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"),
         r"missing(?s:.*)matrix_A\.1",
@@ -335,7 +328,7 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         for name, words in {
             "mistral.Q4_K_M.gguf": r"weights quantised for llama\.cpp",
             "__0_0.distcp": "a distributed checkpoint",
-            "model-00001-of-00002.safetensors": "a shard without its index",
+            "model-00001-of-00002.safetensors": "a shard; put its index",
             "model.safetensors.part1": "of a download",
             "model.fp16.safetensors": "by another name",
             "consolidated.safetensors": "Mistral's own form",
@@ -361,8 +354,8 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         for what, start in {
             "a web page .*/resolve/": b"\n<!DOCTYPE html>\n<html>Sign in</html>",
             r"weights quantised for llama\.cpp \(GGUF\)": b"GGUF\x03",
-            "only zeros": b"",
-            "a packed file": b"\x1f\x8b",
+            "begins with zeros": b"",
+            "a packed file": b"\x1f\x8b\x08",
             "a file of Keras": b"\x89HDF",
             "the hub's error": b'{"error":"Access is restricted"}',
             "a Git LFS pointer.*git lfs pull": b"version https://git-lfs.github.com/spec/v1\n",
@@ -373,27 +366,26 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: t.language({**t.base(), "x.y": torch.zeros(1)}),
         r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y",
     ),
-    "a tokenizer of as many pieces": (other_tokenizer(32000), r"tokenizer\.model: the tokenizer of another model"),
+    "a tokenizer of as many pieces": (
+        lambda t: t.tokenizer(t.mistral, made_pieces(32000)),
+        r"tokenizer\.model: the tokenizer of another model",
+    ),
     "a tokenizer of other pieces": (
-        other_tokenizer(200),
+        lambda t: t.tokenizer(t.mistral, made_pieces(200)),
         r"MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of",
     ),
     "another vae in the denoiser's file": (
         lambda t: vae_inside(t, 0.1),
         r"mp_rank_00_model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder",
     ),
-    "latest that is a web page": (
-        lambda t: (t.steps / "latest").write_text("<html>Sign in"),
-        "latest: a web page instead of the file",
-    ),
-    "latest of a missing step": (
-        lambda t: (t.steps / "latest").write_text("global_step2000"),
-        r"global_step2000/mp_rank_00.*which its file latest names \(steps with weights: 1\)",
-    ),
-    "latest outside the folder": (
-        lambda t: (t.steps / "latest").write_text("../VDM_Decoder-Qiqi/1"),
-        r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00.*which its file latest names",
-    ),
+    **{
+        f"latest: {content}": (lambda t, content=content: (t.steps / "latest").write_text(content), words)
+        for content, words in {
+            "<html>Sign in": "latest: a web page instead of the file",
+            "global_step2000": r"global_step2000/mp_rank_00.*which its file latest names \(steps with weights: 1\)",
+            "../VDM_Decoder-Qiqi/1": r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00.*which its file latest",
+        }.items()
+    },
     "two steps and no latest": (
         lambda t: (shutil.copytree(t.steps / "1", t.steps / "2"), (t.steps / "latest").unlink()),
         "latest, which selects one of 1, 2",
@@ -406,23 +398,48 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
 }
 
 
-SETTINGS: dict[str, list[tuple[str, object]]] = {
-    "not the Mistral that the release was trained with": [
-        ("rope_scaling", {"factor": 8.0}),
-        ("rope_type", "yarn"),
-        ("rope_theta", 1e6),
-        ("hidden_act", "gelu"),
-        ("head_dim", 999),
-        ("sliding_window", None),
-        ("rms_norm_eps", 1e-6),
-        ("attention_bias", True),
+WHOLE = {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336}
+OTHER_MISTRAL = "not the Mistral that the release was trained with"
+SETTINGS: dict[str, list[dict[str, object]]] = {
+    OTHER_MISTRAL: [
+        {"rope_scaling": {"factor": 8.0}},
+        {"rope_type": "yarn"},
+        {"rope_theta": 1e6},
+        {"hidden_act": "gelu"},
+        {"head_dim": 999},
+        {"sliding_window": None},
+        {"rms_norm_eps": 1e-6},
+        {"attention_bias": True},
+        {"num_attention_heads": 64, **WHOLE},
     ],
+    OTHER_MISTRAL + r"(?s:.*)sliding_attention \(found": [{"rope_parameters": {"sliding_attention": {}}}],
+    r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)": [
+        {"rope_parameters": {"rope_theta": 1e6}}
+    ],
+    r"Mistral.*config\.json: quantised weights: quantization_config names awq": [
+        {"quantization_config": {"quant_method": "awq"}}
+    ],
+    "sizes missing or not positive": [{"num_hidden_layers": 10**9}, {"hidden_size": None}, {"hidden_size": [64]}],
+    "model_type is 'llama', not 'mistral'": [{"model_type": "llama"}],
+    r"unexpected(?s:.*)layers\.1\.": [{"num_hidden_layers": 1}],
+}
+LORA_SETTINGS: dict[str, list[dict[str, object]]] = {
     "an adapter that cannot be merged": [
-        ("use_dora", True),
-        ("bias", "all"),
-        ("init_lora_weights", "pissa"),
-        ("alpha_pattern", {"q_proj": 8}),
-        ("unheard_of", 2),
+        {"use_dora": True},
+        {"bias": "all"},
+        {"init_lora_weights": "pissa"},
+        {"alpha_pattern": {"q_proj": 8}},
+        {"unheard_of": 2},
+    ],
+    r"rank \(found 32, expected 16\)": [{"r": 16}],
+    r"malformed\n  missing \(1\)": [
+        {"lora_alpha": float("nan")},
+        {"r": 0},
+        {"layers_to_transform": "0"},
+        {"target_modules": "("},
+        {"exclude_modules": 5},
+        {"modules_to_save": "norm"},
+        {"rank_pattern": [1]},
     ],
 }
 
@@ -466,11 +483,23 @@ def test_a_form_is_refused_in_words(tree: Tree, form: str) -> None:
         tree.read()
 
 
-@pytest.mark.parametrize(("what", "name", "value"), [(what, *one) for what, some in SETTINGS.items() for one in some])
-def test_a_setting_that_changes_numbers_is_refused(tree: Tree, what: str, name: str, value: object) -> None:
-    (tree.low_rank if "adapter" in what else tree.settings)(**{name: value})
-    with pytest.raises(CheckpointError, match=f"{what}(?s:.*){name} \\(found {re.escape(str(value))}, expected "):
+@pytest.mark.parametrize(("what", "changed"), [(what, one) for what, some in SETTINGS.items() for one in some])
+def test_a_models_setting_that_changes_numbers_is_refused(tree: Tree, what: str, changed: dict[str, object]) -> None:
+    tree.settings(**changed)
+    refuses_setting(tree, what, changed)
+
+
+@pytest.mark.parametrize(("what", "changed"), [(what, one) for what, some in LORA_SETTINGS.items() for one in some])
+def test_an_adapters_setting_that_changes_numbers_is_refused(tree: Tree, what: str, changed: dict[str, object]) -> None:
+    tree.low_rank(**changed)
+    refuses_setting(tree, what, changed)
+
+
+def refuses_setting(tree: Tree, what: str, changed: dict[str, object]) -> None:
+    with pytest.raises(CheckpointError, match=what) as caught:
         tree.read()
+    if what in (OTHER_MISTRAL, "an adapter that cannot be merged"):
+        assert next(iter(changed.items()))[0] in caught.value.misshapen
 
 
 def test_what_no_part_uses_is_listed(tree: Tree) -> None:
@@ -483,7 +512,7 @@ def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     listed = "\n".join(tree.read().not_used)
     for what in (
         "predictor: not used: logits_scaling (a setting of ",
-        "predictor: not used: epoch (an entry beside the weights)",
+        "predictor: not used: epoch: 3 (an entry beside the weights)",
         "denoiser: not used: conditioner.embedder (the text tower is a separate part",
         "denoiser: not used: ema (another copy of the weights, such as their average; to export it, ",
         f"predictor: not used: {adapter} (beside the weights that are read)",

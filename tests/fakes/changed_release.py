@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tiny_release import PICTURE
 from torch import Tensor
 
@@ -86,6 +86,12 @@ class Tree:
 
     def low_rank(self, **changed: object) -> None:
         (self.mllm / "adapter_config.json").write_text(json.dumps({**LOW_RANK, **changed}), encoding="utf-8")
+
+    def tokenizer(self, folder: Path, change: Callable[[ModelProto], object]) -> None:
+        """The language model's tokenizer, changed, in this folder."""
+        model = ModelProto.FromString((self.mistral / "tokenizer.model").read_bytes())
+        change(model)
+        (folder / "tokenizer.model").write_bytes(model.SerializeToString())
 
     def read(self) -> ExportSource:
         return from_checkpoints(self.folder, "Qiqi", *PICTURE, self.alpha)
@@ -227,14 +233,23 @@ def quantised(*suffixes: str) -> Callable[[Tree], None]:
     return change
 
 
-def other_tokenizer(pieces: int) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        model = sentencepiece_model_pb2.ModelProto()
-        for number in range(pieces):
-            model.pieces.add(piece="<unk>" if number == 0 else f"p{number}", type=2 if number == 0 else 1)
-        (tree.mistral / "tokenizer.model").write_bytes(model.SerializeToString())
+def made_pieces(number: int) -> Callable[[ModelProto], None]:
+    def change(model: ModelProto) -> None:
+        model.Clear()
+        for one in range(number):
+            model.pieces.add(piece=f"p{one}" if one else "<unk>", type=1 if one else 2)
 
     return change
+
+
+def two_embeddings(tree: Tree) -> None:
+    """The parts of T5's folder that are read first, with another embedding for its encoder."""
+    folder = tree.folder / "t5-v1_1-xxl"
+    folder.mkdir()
+    (tree.folder / "CLIP-ViT-B-16-laion2B-s34B-b88K").mkdir()
+    (folder / "config.json").write_text('{"model_type": "t5", "feed_forward_proj": "gated-gelu"}', encoding="utf-8")
+    twins = {"shared.weight": torch.zeros(2, 2), "encoder.embed_tokens.weight": torch.ones(2, 2)}
+    save_file(twins, folder / "model.safetensors")
 
 
 def without(tensors: Tensors, *parts: str) -> Tensors:

@@ -105,22 +105,26 @@ def find_release(folder: Path, release: str) -> Release:
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
     if not any((mistral / name).is_file() for name in WEIGHTS):
         missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + in_place_of_weights(mistral))
-    adapter = _adapter(folder, release, missing)
-    vae = _first_file(folder, VAE, release, missing)
-    denoiser = _denoiser(folder, release, missing)
-    if missing:
+    adapters, denoisers, vaes = (
+        [folder / name.format(release=release) for name in one] for one in (ADAPTER, DENOISER, VAE)
+    )
+    adapter = next(filter(trained_weights, adapters), None)
+    vae = next(filter(Path.is_file, vaes), None)
+    if adapter is None:
+        missing.append(_lacking(folder, adapters, f"/{ADAPTER_FILE}"))
+    if vae is None:
+        missing.append(_lacking(folder, vaes))
+    denoiser = _denoiser(folder, denoisers, missing)
+    if missing or adapter is None or vae is None:
         known = _known_releases(folder)
         do = "run animegamer-rt fetch, or arrange the folders like this (links work):\n" + TREE
         if known and release not in known:
             do = f"or select the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
-    chosen = {ADAPTER: adapter, DENOISER: denoiser, VAE: vae}
-    others = {folder / name.format(release=release): found for names, found in chosen.items() for name in names}
-    passed_over = {
-        place: found
-        for place, found in others.items()
-        if place.exists() and os.path.realpath(place) not in {os.path.realpath(one) for one in (found, *found.parents)}
-    }
+    passed_over = {}
+    for places, found in ((adapters, adapter), (denoisers, denoiser), (vaes, vae)):
+        used = {os.path.realpath(one) for one in (found, *found.parents)}
+        passed_over |= {place: found for place in places if place.exists() and os.path.realpath(place) not in used}
     return Release(mistral, adapter, denoiser, vae, passed_over)
 
 
@@ -129,27 +133,14 @@ def missing_towers(folder: Path) -> list[str]:
     return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 
-def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:
-    places = [folder / name.format(release=release) for name in names]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        instead = (in_place_of_weights(place.parent) for place in places if place.parent != folder)
-        missing.append(" or ".join(name.format(release=release) for name in names) + "".join(instead))
-    return found or places[0]
+def _lacking(folder: Path, places: Sequence[Path], file: str = "") -> str:
+    """Words about places that lack their weights: a file in each, or themselves files."""
+    names = " or ".join(f"{place.relative_to(folder).as_posix()}{file}" for place in places)
+    return names + "".join(in_place_of_weights(place if file else place.parent) for place in places)
 
 
-def _adapter(folder: Path, release: str, missing: list[str]) -> Path:
-    places = [folder / name.format(release=release) for name in ADAPTER]
-    found = next((place for place in places if trained_weights(place)), None)
-    if found is None:
-        names = " or ".join(f"{name.format(release=release)}/{ADAPTER_FILE}" for name in ADAPTER)
-        missing.append(names + "".join(map(in_place_of_weights, places)))
-    return found or places[0]
-
-
-def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
+def _denoiser(folder: Path, places: Sequence[Path], missing: list[str]) -> Path:
     """The denoiser's folder: the step that `latest` names, else the only one that has weights, or the place itself."""
-    places = [folder / name.format(release=release) for name in DENOISER]
     for place in places:
         steps = [step for step in sorted(place.glob("*/")) if trained_weights(step)]
         found = ", ".join(step.name for step in steps) or "none"
@@ -168,8 +159,7 @@ def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
         if steps:
             missing.append(f"{place.relative_to(folder)}/latest, which selects one of {found}")
             return steps[0]
-    names = " or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER)
-    missing.append(names + "".join(map(in_place_of_weights, places)))
+    missing.append(_lacking(folder, places, f"/*/{DENOISER_FILE}"))
     return places[0]
 
 

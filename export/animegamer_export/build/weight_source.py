@@ -19,7 +19,7 @@ from torch import Tensor
 
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.added_tokens import added_tokens
-from animegamer_export.checkpoints.files import Shape, count_pieces
+from animegamer_export.checkpoints.files import Shape, count_pieces, same_tokens
 from animegamer_export.checkpoints.folders import read_json
 from animegamer_export.checkpoints.predictor import open_predictor
 from animegamer_export.checkpoints.weight_map import WeightMap
@@ -39,7 +39,7 @@ from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR,
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
 
-from .checkpoint_folders import TOWERS, find_release, missing_towers
+from .checkpoint_folders import TOWERS, Release, find_release, missing_towers
 from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
@@ -151,15 +151,9 @@ def from_checkpoints(
         unpublished,
         (
             *(f"not used: {place} ({other} is read)" for place, other in found.passed_over.items()),
-            *(
-                line
-                for name, weights, folders in (
-                    (PREDICTOR, predictor_weights, (found.mistral, found.adapter)),
-                    (DENOISER, both, (found.denoiser,)),
-                    (VAE, vae_weights, ()),
-                )
-                for line in _not_used(name, weights, folders, found.files()[name])
-            ),
+            *_not_used(PREDICTOR, predictor_weights, (found.mistral, found.adapter), found),
+            *_not_used(DENOISER, both, (found.denoiser,), found),
+            *_not_used(VAE, vae_weights, (), found),
         ),
     )
 
@@ -232,9 +226,9 @@ def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
-def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], read: Sequence[Path]) -> list[str]:
-    """A line per reason for the keys, and for the files of `folders`, that a part does not use. read: its files."""
-    unused = {**weights.unused, **weights.file.beside}
+def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], found: Release) -> list[str]:
+    """A line per reason for the keys, and for the files of `folders`, that a part does not use."""
+    unused, read = {**weights.unused, **weights.file.beside}, found.files()[part]
     if not weights.ranks:
         unused |= {str(path): "the weights hold no LoRA" for path in read if path.name == "adapter_config.json"}
     for folder in folders:
@@ -261,15 +255,17 @@ def _published_tokens(model: Path) -> dict[str, int]:
 
 def _check_tokenizer(model: Path, adapter: Path, tokens: Mapping[str, int]) -> None:
     """Raises CheckpointError if the trainer's folder has a tokenizer that would give a prompt other tokens."""
-    own, added = adapter / model.name, adapter / "added_tokens.json"
+    own, added, ours = adapter / model.name, adapter / "added_tokens.json", tokens.values()
     stated = read_json(added) if added.is_file() else {}
-    names = {number: name for name, number in tokens.items()}
-    free = "an id that the release does not use"
-    clashes = (name for name, at in stated.items() if tokens.get(name, at) != at or names.get(at, name) != name)
-    wrong: dict[str, tuple[object, object]] = {name: (stated[name], tokens.get(name, free)) for name in clashes}
+    wrong: dict[str, tuple[object, object]] = {
+        name: (at, tokens.get(name, "an id that the release does not use"))
+        for name, at in stated.items()
+        if at != tokens.get(name, at) or (name not in tokens and at in ours)
+    }
     if wrong:
-        raise CheckpointError("other ids than the release's", where=added, misshapen=wrong, do=TAKE_TOKENIZER)
-    if own.is_file() and own.read_bytes() != model.read_bytes():
+        do = "pass a model trained with the release's tokens, or remove this file if it is another's"
+        raise CheckpointError("other ids than the release's", where=added, misshapen=wrong, do=do)
+    if own.is_file() and not same_tokens(own, model):
         do = "pass the model that it belongs to, or remove it"
         raise CheckpointError(f"another tokenizer than {model}", where=own, do=do)
 

@@ -51,6 +51,8 @@ ADAPTER_HARMLESS = frozenset(
 )
 MAX_LAYERS, MAX_WIDTH = 1024, 2**20
 """No model has more. A damaged config.json could ask for so many that their names take hours."""
+LISTS = frozenset({"block_out_channels"})
+"""Settings that are a list of sizes."""
 
 
 def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -61,7 +63,6 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if kind != "mistral":
         raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="pass the Mistral-7B folder")
-    require_floats(config, where)
     rope = config.get("rope_parameters")
     rope = rope if isinstance(rope, Mapping) else {}
     for name in rope.keys() & config.keys():
@@ -101,7 +102,7 @@ def require_sizes(config: Mapping[str, Any], names: Iterable[str], where: Path) 
     wrong: dict[str, tuple[object, object]] = {}
     for name in names:
         limit, value = MAX_LAYERS if "layers" in name else MAX_WIDTH, config.get(name)
-        numbers = value if isinstance(value, list) and value else [value]
+        numbers = value if name in LISTS and isinstance(value, list) and value else [value]
         if not all(type(one) is int and 0 < one <= limit for one in numbers):
             wrong[name] = (f"{value!r:.40}", f"1 to {limit}")
     if wrong:
@@ -119,9 +120,10 @@ def low_rank_scale(
     settings that change what LoRA computes.
     """
     path = folder_of(trained) / "adapter_config.json"
-    if not path.is_file() or not any(naming.piece(key).role == "down" for key in file.shapes):
-        stated = next((name for name in file.beside if "alpha" in name.lower()), None)
-        if stated is not None and alpha is None:
+    has_pairs = any(naming.piece(key).role == "down" for key in file.shapes)
+    if not path.is_file() or not has_pairs:
+        stated = next((name for name in file.beside if _is_other_alpha(name, published.alpha)), None)
+        if stated is not None and has_pairs and alpha is None:
             do = "if it is of this LoRA, pass it with --alpha; else remove it"
             raise CheckpointError(f"states an alpha beside the weights: {stated}", where=file.where, do=do)
         return published if alpha is None else LowRankScale(alpha)
@@ -133,19 +135,16 @@ def low_rank_scale(
     _require(
         config, expected, "an adapter that cannot be merged", path, "merge it with PEFT, and pass the merged model"
     )
-    stated, targets = config.get("lora_alpha"), config.get("target_modules")
-    rank: Any = config.get("r")
+    stated, rank, targets = config.get("lora_alpha"), config.get("r"), config.get("target_modules")
     copies, pattern = config.get("modules_to_save") or [], config.get("rank_pattern") or {}
     layers, excluded = config.get("layers_to_transform"), config.get("exclude_modules") or []
     layers = layers if isinstance(layers, list) else [] if layers is None else [layers]
     kinds = {
         "lora_alpha": isinstance(stated, (int, float)) and 0 < stated < math.inf,
         "r": _positive_whole(rank),
-        "layers_to_transform": all(_positive_whole(one + 1) for one in layers),
-        "target_modules": isinstance(targets, list)
-        or (isinstance(targets, str) and _is_pattern(targets))
-        or not targets,
-        "exclude_modules": isinstance(excluded, list) or (isinstance(excluded, str) and _is_pattern(excluded)),
+        "layers_to_transform": all(type(one) is int and one >= 0 for one in layers),
+        "target_modules": targets is None or _names_modules(targets),
+        "exclude_modules": _names_modules(excluded),
         "modules_to_save": isinstance(copies, list),
         "rank_pattern": isinstance(pattern, dict) and all(map(_positive_whole, pattern.values())),
     }
@@ -157,17 +156,13 @@ def low_rank_scale(
     if alpha is not None and alpha != stated:
         wrong: dict[str, tuple[object, object]] = {"lora_alpha": (stated, f"{alpha:g}, by --alpha")}
         raise CheckpointError("two values for alpha", where=path, misshapen=wrong, do="leave --alpha out")
-    if isinstance(targets, list):
-        targets = tuple(map(str, targets))
-    elif targets == "all-linear":
-        targets = None
     return LowRankScale(
         float(config["lora_alpha"]),
         bool(config.get("use_rslora")),
-        targets,
+        None if targets in (None, "all-linear") else _modules(targets),
         tuple(map(str, copies)),
-        frozenset({rank, *pattern.values()}),
-        excluded if isinstance(excluded, str) else tuple(map(str, excluded)),
+        frozenset({config["r"], *pattern.values()}),
+        _modules(excluded),
         tuple(layers),
     )
 
@@ -187,12 +182,22 @@ def require_rank(weight_map: WeightMap, part: str) -> None:
         )
 
 
-def _is_pattern(text: str) -> bool:
+def _is_other_alpha(entry: str, alpha: float) -> bool:
+    """Whether an entry beside weights, such as `ss_network_alpha: 16`, is another alpha than this."""
+    name, _, value = entry.partition(": ")
+    return re.fullmatch(r"(\w+_)?alpha", name) is not None and value not in (f"{alpha:g}", f"{alpha}")
+
+
+def _names_modules(value: object) -> bool:
+    """Whether a setting is a list of names, or a regular expression."""
     try:
-        re.compile(text)
+        return isinstance(value, list) or (isinstance(value, str) and bool(re.compile(value)))
     except re.error:
         return False
-    return True
+
+
+def _modules(named: str | list[object]) -> str | tuple[str, ...]:
+    return named if isinstance(named, str) else tuple(map(str, named))
 
 
 def _words(numbers: Iterable[int]) -> str:

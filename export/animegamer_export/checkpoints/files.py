@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
+from google.protobuf.message import DecodeError
 from safetensors import SafetensorError, safe_open
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch import Tensor
 
 from animegamer_rt.bundle.files import sha256
@@ -31,39 +33,35 @@ MAX_WRAPPERS = 8
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
 MERGE = "merge it into the model with the tool that trained it, and pass the merged model"
+QUANTISED = {
+    r"\.absmax$|\.quant_map$|\.quant_state\.": "bitsandbytes (NF4 or FP4)",
+    r"\.SCB$": "bitsandbytes (INT8)",
+    r"\.g_idx$": "GPTQ",
+    r"\.(qweight|qzeros)$": "AWQ",
+    r"\.weight_packed$": "compressed-tensors",
+    r"\.weight_scale_2$": "ModelOpt (NVFP4)",
+    r"\.weight_scale(_inv)?$": "FP8 or INT8 with scales",
+    r"\.weight_scales$": "EETQ",
+    r"\.weight(\.|:)_(data|scale|qdata)$": "Quanto or torchao",
+    r"\.codebooks$": "AQLM",
+    r"\.W_q$": "HQQ",
+    r"\.q_(invperm|groups)$": "ExLlamaV2",
+    r"\.biases$": "MLX",
+}
+OTHER_ADAPTERS = {
+    r"lora_magnitude_vector|dora_scale": "DoRA",
+    r"\.hada_w": "LoHa",
+    r"\.lokr_w": "LoKr",
+    r"\.ia3_l(\.|$)": "IA3",
+    r"\.oft_[RSrs]\b": "OFT",
+    r"\.vera_lambda_": "VeRA",
+    r"\.lora_embedding_": "LoRA on the embedding",
+    r"\.lora_B\..*\bbias$": "LoRA with biases",
+    r"\blora_unet_|\.lora_(down|up)\.": "LoRA under kohya's names",
+}
 OTHER_FORMS = (
-    *(
-        (pattern, f"weights quantised by {tool}", TAKE_FLOATS)
-        for pattern, tool in (
-            (r"\.absmax$|\.quant_map$|\.quant_state\.", "bitsandbytes (NF4 or FP4)"),
-            (r"\.SCB$", "bitsandbytes (INT8)"),
-            (r"\.g_idx$", "GPTQ"),
-            (r"\.(qweight|qzeros)$", "AWQ"),
-            (r"\.weight_packed$", "compressed-tensors"),
-            (r"\.weight_scale_2$", "ModelOpt (NVFP4)"),
-            (r"\.weight_scale(_inv)?$", "FP8 with scales"),
-            (r"\.weight_scales$", "EETQ"),
-            (r"\.weight(\.|:)_(data|scale|qdata)$", "Quanto or torchao"),
-            (r"\.codebooks$", "AQLM"),
-            (r"\.W_q$", "HQQ"),
-            (r"\.q_(invperm|groups)$", "ExLlamaV2"),
-            (r"\.biases$", "MLX"),
-        )
-    ),
-    *(
-        (pattern, f"an adapter of another kind ({kind})", MERGE)
-        for pattern, kind in (
-            (r"lora_magnitude_vector|dora_scale", "DoRA"),
-            (r"\.hada_w", "LoHa"),
-            (r"\.lokr_w", "LoKr"),
-            (r"\.ia3_l(\.|$)", "IA3"),
-            (r"\.oft_", "OFT"),
-            (r"\.vera_lambda_", "VeRA"),
-            (r"\.lora_embedding_", "LoRA on the embedding"),
-            (r"\.lora_B\..*\bbias$", "LoRA with biases"),
-            (r"\blora_unet_|\.lora_(down|up)\.|\.alpha$", "LoRA under kohya's names"),
-        )
-    ),
+    *((pattern, f"weights quantised by {tool}", TAKE_FLOATS) for pattern, tool in QUANTISED.items()),
+    *((pattern, f"an adapter of another kind ({kind})", MERGE) for pattern, kind in OTHER_ADAPTERS.items()),
     (r"\.(qkv_proj|gate_up_proj)\.", "matrices that are fused, as for vLLM", "pass the model as transformers saves it"),
     (r"(^|\.)transformer_blocks\.\d", "the names of diffusers", "convert it to the published names, which are SAT's"),
 )
@@ -129,7 +127,9 @@ def open_torch(path: Path) -> TensorFile:
             )
         if not inner:
             break
-        beside |= {_name(key): value for key, value in loaded.items() if key != inner[0]}
+        for key, value in loaded.items():
+            if key != inner[0]:
+                beside[f"{_name(key)}: {value}" if isinstance(value, (int, float)) else _name(key)] = value
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise CheckpointError(
@@ -221,6 +221,17 @@ def count_pieces(path: Path, published: str, do: str) -> int:
         wrong: dict[str, tuple[object, object]] = {"sha256": (found, published)}
         raise CheckpointError("the tokenizer of another model", where=path, misshapen=wrong, do=do)
     return pieces
+
+
+def same_tokens(path: Path, other: Path) -> bool:
+    """Whether two sentencepiece models give every text the same pieces; a trainer may save one in other bytes."""
+    contents = path.read_bytes(), other.read_bytes()
+    try:
+        first, second = map(ModelProto.FromString, contents)
+    except DecodeError:
+        return False
+    kinds = [(one.trainer_spec.model_type, one.trainer_spec.byte_fallback) for one in (first, second)]
+    return kinds[0] == kinds[1] and first.pieces == second.pieces and first.normalizer_spec == second.normalizer_spec
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:

@@ -19,42 +19,38 @@ DENOISER_FILE = "mp_rank_00_model_states.pt"
 DOWNLOAD_AGAIN = "download it again"
 GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
 TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"
-UNPACK = "unpack it"
 WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
-PAGE = "a web page instead of the file"
-TAKE_FILE = "download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)"
 OTHER_KINDS = (
-    (b"gguf", GGUF, TAKE_FLOATS),
-    (LFS_POINTER, "a Git LFS pointer, not the file", "run git lfs pull in its folder, or download the file"),
-    (b"# xet version", "a Xet pointer, not the file", "download the file itself"),
-    *((start, PAGE, TAKE_FILE) for start in WEB_PAGES),
-    *(
-        (start, "the hub's error instead of the file", "log in, and download it again")
-        for start in (
-            b'{"error"',
-            b"entry not found",
-            b"access to model",
-            b"invalid username or password",
-            b"repository not found",
-        )
+    ((b"gguf",), GGUF, TAKE_FLOATS),
+    ((LFS_POINTER,), "a Git LFS pointer, not the file", "run git lfs pull in its folder, or download the file"),
+    ((b"# xet version",), "a Xet pointer, not the file", "download the file itself"),
+    (
+        WEB_PAGES,
+        "a web page instead of the file",
+        "download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
     ),
-    *((start, "a packed file", UNPACK) for start in (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"rar!")),
-    (b"\x89hdf", "a file of Keras (HDF5)", TAKE_FLOATS),
-    (bytes(64), "only zeros: the download was not finished, or the disk failed", DOWNLOAD_AGAIN),
+    (
+        (b'{"error"', b"entry not found", b"access to model", b"invalid username or password", b"repository not found"),
+        "the hub's error instead of the file",
+        "log in, and download it again",
+    ),
+    # Three bytes of gzip, as two may be the length of a safetensors header.
+    ((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"rar!"), "a packed file", "unpack it"),
+    ((b"\x89hdf",), "a file of Keras (HDF5)", TAKE_FLOATS),
+    ((bytes(64),), "begins with zeros: the download was not finished, or the disk failed", DOWNLOAD_AGAIN),
 )
 """How files of another kind begin, in lower case; what they are; and what to do."""
+UNFINISHED = "of a download that was not finished"
+OTHER_NAME = "by another name, or in another folder; if it is this model's, link it to one of these"
 IN_PLACE_OF_WEIGHTS = (
     ("*.gguf", GGUF),
     ("*.distcp", "a distributed checkpoint; join it with torch.distributed.checkpoint.format_utils"),
-    ("zero_pp_rank_*", "DeepSpeed's shards; join them with its zero_to_fp32.py"),
-    ("*-of-?????.*", "a shard without its index.json"),
+    ("*zero_pp_rank_*", "DeepSpeed's shards; join them with its zero_to_fp32.py"),
+    ("*-of-?????.*", "a shard; put its index.json and the other shards here, too"),
     ("*.lnk", "a shortcut of Windows, which is no link"),
-    *((pattern, "of a download that was not finished") for pattern in ("*.aria2", "*.part*", "*.incomplete")),
+    *((f"*.{suffix}", UNFINISHED) for suffix in ("aria2", "part", "part[0-9]*", "incomplete")),
     ("consolidated.*", "Mistral's own form; pass that of transformers"),
-    *(
-        (f"*{suffix}", "by another name, or in another folder; if it is this model's, link it to one of these")
-        for suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
-    ),
+    *((f"*.{suffix}", OTHER_NAME) for suffix in ("safetensors", "bin", "pt", "pth", "ckpt")),
 )
 """Patterns of files in a folder that lacks its weights, and what they are."""
 
@@ -155,14 +151,15 @@ def require_file(path: Path) -> None:
         if not path.is_file():
             raise CheckpointError("no such file", where=path, do="download it, or check the folder")
         if path.with_name(f"{path.name}.aria2").is_file():
-            raise CheckpointError("its download was not finished", where=path, do="continue it with aria2c")
+            do = f"continue it with aria2c, or remove {path.name}.aria2 if the file is whole"
+            raise CheckpointError("its download was not finished", where=path, do=do)
         with path.open("rb") as file:
             start = file.read(200)
     except OSError as error:
         raise CheckpointError(f"unreadable ({first_line(error)})", where=path, do="check its permissions") from error
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    for beginning, what, do in OTHER_KINDS:
-        if text.startswith(beginning):
+    for beginnings, what, do in OTHER_KINDS:
+        if text.startswith(beginnings):
             raise CheckpointError(what, where=path, do=do)
 
 

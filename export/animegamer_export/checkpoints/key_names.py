@@ -145,6 +145,7 @@ DENOISER = KeyNaming(
     ),
     roots=(
         (r"(?:model\.)*(?:diffusion_model\.)?((?:mixins|transformer|time_embed|flow_embed)\..*)", DIFFUSION + r"\1"),
+        (r"model\.((?:first_stage_model|conditioner|clip_img_encoder|model_ema)\..*)", r"\1"),
     ),
 )
 

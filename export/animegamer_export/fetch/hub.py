@@ -137,8 +137,9 @@ def _library() -> ModuleType:
         import huggingface_hub.constants
         import huggingface_hub.file_download
         import huggingface_hub.utils
-    except ValueError as error:  # it parses the address when it is imported
-        raise ConfigError("not an address", where="HF_ENDPOINT", found=str(error), do="correct or unset it") from error
+    except ValueError as error:  # it parses its environment variables when it is imported
+        where = "HF_ENDPOINT, or another HF_ variable"
+        raise ConfigError("cannot be read", where=where, found=str(error), do="correct or unset it") from error
     except ImportError as error:
         raise ConfigError(
             "the huggingface_hub library is missing", found=str(error), do="pip install 'huggingface_hub>=1.0'"

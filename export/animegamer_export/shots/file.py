@@ -73,8 +73,9 @@ def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTu
         or not isinstance(numbers, (list, tuple))
         or [type(number) for number in numbers] != [int] * 4
     ):
-        found = " and ".join(sorted({kind_of(one) for one in (shot, text, *(numbers or ()))})) if text else None
-        wrong: dict[str, tuple[object, object]] = {f"{name:.40}": (found or kind_of(entry), ENTRY)}
+        parts = [shot, text, *(numbers if isinstance(numbers, (list, tuple)) else [numbers])]
+        found = " and ".join(sorted({kind_of(one) for one in parts})) if text else kind_of(entry)
+        wrong: dict[str, tuple[object, object]] = {f"{name:.40}": (found, ENTRY)}
         raise CheckpointError("not a turn of inference_MLLM.py", where=path, misshapen=wrong, do="pass its own file")
     if shot.shape not in (shape, (1, *shape)):
         wrong = {name: (list(shot.shape), [1, *shape])}
