@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -35,7 +35,6 @@ from changed_release import (
     tied,
     two_embeddings,
     vae_inside,
-    with_mark,
     without,
     write,
 )
@@ -43,19 +42,26 @@ from safetensors.torch import save
 from tiny_release import write_release
 
 from animegamer_export.build.weight_source import ExportSource
+from animegamer_export.checkpoints.files import WRAPPERS
 from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
 from animegamer_rt.errors import CheckpointError
 
-LOADS: dict[str, Callable[[Tree], None]] = {
+NORM_COPY = f"{NORM}.modules_to_save.default.weight"
+TRAINERS_CONFIG = "../AnimeGamer/MLLM-Qiqi/config.json"
+
+
+LOADS: dict[str, Callable[[Tree], object]] = {
     "published": lambda t: None,
     "predictor as safetensors": lambda t: t.trained(t.adapter(), "model.safetensors"),
     "predictor in shards of safetensors": lambda t: t.trained(t.adapter(), "model.safetensors.index.json"),
     "predictor in shards of torch.save": lambda t: t.trained(t.adapter(), "pytorch_model.bin.index.json"),
-    "predictor under state_dict": lambda t: t.trained(t.adapter(), wrapper="state_dict"),
-    "predictor under model": lambda t: t.trained(t.adapter(), wrapper="model"),
-    "predictor under module": lambda t: t.trained(t.adapter(), wrapper="module"),
-    "predictor of DistributedDataParallel": lambda t: t.trained({f"module.{k}": v for k, v in t.adapter().items()}),
-    "predictor of torch.compile": lambda t: t.trained({f"_orig_mod.{k}": v for k, v in t.adapter().items()}),
+    **{f"predictor under {one}": lambda t, one=one: t.trained(t.adapter(), wrapper=one) for one in WRAPPERS},
+    **{
+        f"predictor with the prefix {prefix}": lambda t, prefix=prefix: t.trained(
+            {prefix + key: value for key, value in t.adapter().items()}
+        )
+        for prefix in ("module.", "_orig_mod.", "model.")
+    },
     "predictor of FSDP": lambda t: t.trained(renamed(t.adapter(), ".self_attn", "._fsdp_wrapped_module.self_attn")),
     "predictor as a folder of PEFT": peft_folder,
     "predictor merged": lambda t: t.trained(merged(t)),
@@ -66,10 +72,7 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.low_rank(lora_alpha=64, use_dora=True),
     ),
     "predictor with a padded vocabulary": lambda t: t.trained(padded(t.adapter())),
-    "predictor of rank 64 with --alpha": lambda t: (
-        t.trained(scaled(t.adapter(), 64)),
-        t.alpha.update(predictor=64),
-    ),
+    "predictor of rank 64 with --alpha": lambda t: (t.trained(scaled(t.adapter(), 64)), t.alpha.update(predictor=64)),
     "predictor of rank 64 by its config": lambda t: (
         t.trained(scaled(t.adapter(), 64)),
         t.low_rank(r=64, lora_alpha=64),
@@ -81,7 +84,6 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "predictor of another alpha": lambda t: (t.trained(scaled(t.adapter(), 32, 0.5)), t.low_rank(lora_alpha=64)),
     "predictor with rank-stabilised LoRA": lambda t: t.low_rank(lora_alpha=32**0.5, use_rslora=True),
     "predictor with LoRA on some layers by its config": some_layers,
-    "predictor of Lightning": lambda t: t.trained({f"model.{k}": v for k, v in t.adapter().items()}),
     "an adapter's name with a dash": lambda t: t.trained(renamed(t.adapter(), ".default", ".style-v2")),
     "an adapter that PEFT describes in full": lambda t: t.low_rank(
         auto_mapping={"base_model_class": "MistralForCausalLM"}, exclude_modules=["lm_head"], layers_to_transform=[0, 1]
@@ -94,10 +96,13 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "Mistral with a stale index": stale_index,
     "Mistral with an index of ./names": index_with("./"),
     "Mistral with an index of .\\names": index_with(".\\"),
-    "config.json with a byte order mark": lambda t: with_mark(t.mistral / "config.json"),
-    "config.json and latest in UTF-16": lambda t: [
-        path.write_bytes(path.read_text().encode("utf-16")) for path in (t.mistral / "config.json", t.steps / "latest")
-    ],
+    **{
+        f"config.json and latest in {encoding}": lambda t, encoding=encoding: [
+            path.write_bytes(path.read_text().encode(encoding))
+            for path in (t.mistral / "config.json", t.steps / "latest")
+        ]
+        for encoding in ("utf-8-sig", "utf-16")
+    },
     "config.json of newer transformers": lambda t: t.settings(
         rope_scaling={"rope_type": "default", "type": "default"},
         rope_theta=10000.0,
@@ -136,9 +141,7 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "merged weights beside the alpha of their LoRA": lambda t: torch.save(
         {"state_dict": merged(t), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"
     ),
-    "floats that were trained on 4 bits": lambda t: t.settings(
-        "../AnimeGamer/MLLM-Qiqi/config.json", quantization_config={"quant_method": "bitsandbytes"}
-    ),
+    "floats that were trained on 4 bits": lambda t: t.settings(TRAINERS_CONFIG, quantization_config={"bits": 4}),
     "a trainer's tokenizer in other bytes": lambda t: (
         t.tokenizer(t.mllm, lambda model: setattr(model.trainer_spec, "model_prefix", "elsewhere")),
         (t.mllm / "added_tokens.json").write_text('{"</s>": 2, "<frame_00000>": 300}'),
@@ -158,137 +161,128 @@ LOADS: dict[str, Callable[[Tree], None]] = {
 }
 
 
-REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
+ADAPTERS: dict[str, Callable[[Tensors], Mapping[str, object]]] = {
     # Several keys for one slot.
-    "two adapters": (
-        lambda t: t.trained(
-            {**without(t.adapter(), "norm"), **renamed(without(t.adapter(), "norm"), ".default", ".second")}
-        ),
-        r"two keys for one weight: .*\.lora_A\.default\.weight and .*\.lora_A\.second\.weight; keep the right one",
-    ),
-    "two adapters on different layers": (
-        lambda t: t.trained({k.replace(".default", ".b") if ".1.mlp" in k else k: v for k, v in t.adapter().items()}),
-        r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)",
-    ),
+    r"two keys for one weight: .*\.lora_A\.default\.weight and .*\.lora_A\.second\.weight; keep": lambda a: {
+        **without(a, "norm"),
+        **renamed(without(a, "norm"), ".default", ".second"),
+    },
+    r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)": lambda a: {
+        key.replace(".default", ".b") if ".1.mlp" in key else key: value for key, value in a.items()
+    },
     **{
-        f"two keys: {key}": (
-            lambda t, key=key: t.trained({**t.adapter(), key: torch.zeros(64, 64)}),
-            f"two keys for one weight: {re.escape(twin)} and {re.escape(key)}",
-        )
+        f"two keys for one weight: {re.escape(twin)} and {re.escape(key)}": lambda a, key=key: {**a, key: a[NORM_COPY]}
         for key, twin in {
-            f"{NORM}.modules_to_save.b.weight": f"{NORM}.modules_to_save.default.weight",
-            f"{NORM}.weight": f"{NORM}.modules_to_save.default.weight",
+            f"{NORM}.modules_to_save.b.weight": NORM_COPY,
+            f"{NORM}.weight": NORM_COPY,
             f"{LAYER}.weight": f"{LAYER}.base_layer.weight",
             f"module.{NORM}.original_module.weight": f"{NORM}.original_module.weight",
             "llm.lm_head.weight": f"{PEFT}lm_head.weight",
         }.items()
     },
-    "two sets of weights in one file": (
-        lambda t: t.trained({"module": t.adapter(), "state_dict": t.adapter()}),
-        "two sets of weights: entries module and state_dict",
-    ),
-    "the weights in two files": (
-        lambda t: write(t.mllm / "model.safetensors", t.adapter()),
-        r"MLLM-Qiqi: the same weights in two files: model\.safetensors and pytorch_model\.bin",
-    ),
-    "an adapter beside whole weights": (
-        lambda t: write(t.mllm / "adapter_model.bin", t.adapter()),
-        r"is in two files: pytorch_model\.bin and adapter_model\.bin",
-    ),
-    "a file that holds itself": (
-        lambda t: t.trained((lambda d: d.update(module=d) or d)({})),
-        r"pytorch_model\.bin: entries that are not named tensors(?s:.*)module",
-    ),
-    "an alpha beside the weights": (
-        lambda t: torch.save({"state_dict": t.adapter(), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"),
-        "states an alpha beside the weights: lora_alpha: 64; .*--alpha",
-    ),
-    "an alpha in the file's header": (
-        lambda t: t.decoder_header(ss_network_alpha="32"),
-        r"1/model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32",
-    ),
+    "two sets of weights: entries module and state_dict": lambda a: {"module": a, "state_dict": a},
+    r"entries that are not named tensors(?s:.*)module": lambda a: (lambda own: own.update(module=own) or own)({}),
+    # LoRA whose scale is unknown, or that is not whole.
+    r"states an alpha beside the weights: lora_alpha: 64; .*--alpha": lambda a: {"state_dict": a, "lora_alpha": 64},
+    r".*scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER": lambda a: scaled(a, 64),
     **{
-        f"a trainer's tokens with the ids {ids}": (
-            lambda t, ids=ids: (t.mllm / "added_tokens.json").write_text(ids),
-            rf"added_tokens\.json: other ids(?s:.*){words}",
-        )
-        for ids, words in {
-            '{"<frame_00000>": 301}': r"<frame_00000> \(found 301, expected 300\)",
-            '{"<mine>": 300, "x": []}': r"<mine> \(found 300, expected an id that the release does not use\)",
+        rf"(?s:.*)missing(?s:.*){words}": lambda a, parts=parts: without(a, *parts)
+        for words, parts in {
+            r"lm_head\.weight": ["lm_head"],
+            r"layers\.0\..*q_proj\.lora_A\.default\.weight": [f"{LAYER}.lora_"],
+            r"the other half of .*q_proj\.lora_B\.default\.weight": [f"{LAYER}.lora_A"],
+            r"layers\.1\..*k_proj\.lora_A\.default\.weight": [".lora_"],
+            r"layers\.1\..*v_proj\.lora_A\.default\.weight": [".lora_", ".base_layer"],
         }.items()
     },
-    "a trainer's own tokenizer": (
-        lambda t: t.tokenizer(t.mllm, lambda model: model.pieces.reverse()),
-        "MLLM-Qiqi/tokenizer.model: another tokenizer than",
-    ),
-    "a trainer's tokenizer that is none": (
-        lambda t: (t.mllm / "tokenizer.model").write_bytes(b"another"),
-        "MLLM-Qiqi/tokenizer.model: another tokenizer than",
-    ),
-    "T5 with two embeddings": (
-        two_embeddings,
-        r"t5-v1_1-xxl/model\.safetensors: shared\.weight and encoder\.embed_tokens\.weight differ",
-    ),
-    **{
-        f"config.json: {content[:20]}": (
-            lambda t, content=content: (t.mistral / "config.json").write_text(content),
-            rf"config\.json: not JSON \({words}",
-        )
-        for content, words in {
-            '{"rope_theta": 1, "rope_theta": 10000.0}': "'rope_theta' is given twice",
-            "[" * 100_000: "maximum recursion",
-        }.items()
+    r"weights in FP8; found .* of float8_e4m3fn": lambda a: {k: v.to(torch.float8_e4m3fn) for k, v in a.items()},
+}
+"""Changed weights in the predictor's file."""
+
+
+CONTENTS: dict[str, dict[str, bytes]] = {
+    "AnimeGamer/MLLM-Qiqi/pytorch_model.bin": {
+        "a web page .*/resolve/": b"\n<!DOCTYPE html>\n<html>Sign in</html>",
+        r"weights quantised for llama\.cpp \(GGUF\)": b"GGUF\x03",
+        "begins with zeros": bytes(64),
+        "a packed file": b"\x1f\x8b\x08",
+        "a file of Keras": b"\x89HDF",
+        "the hub's error": b'{"error":"Access is restricted"}',
+        "a Git LFS pointer.*git lfs pull": b"version https://git-lfs.github.com/spec/v1\n",
+        "a Xet pointer": b"# xet version 0",
     },
-    # Settings that change numbers; more of them are in SETTINGS.
-    "a trainer's own rope_theta": (
-        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", rope_theta=5e5),
-        r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0",
+    "AnimeGamer/MLLM-Qiqi/added_tokens.json": {
+        r"other ids(?s:.*)<frame_00000> \(found 301, expected 300\)": b'{"<frame_00000>": 301}',
+        r"other ids(?s:.*)<mine> \(found 300, expected an id that the": b'{"<mine>": 300, "x": []}',
+    },
+    "AnimeGamer/MLLM-Qiqi/tokenizer.model": {r"another tokenizer than .*/tokenizer\.model; pass": b"another"},
+    "Mistral-7B-Instruct-v0.1/config.json": {
+        r"not JSON \('rope_theta' is given twice": b'{"rope_theta": 1, "rope_theta": 10000.0}',
+        r"not JSON \(maximum recursion": b"[" * 100_000,
+    },
+    "AnimeGamer/VDM_Decoder-Qiqi/latest": {"a web page": b"<html>Sign in"},
+}
+"""What stands in a file instead."""
+
+
+REFUSED: dict[str, Callable[[Tree], object]] = {
+    **{
+        rf"MLLM-Qiqi/pytorch_model\.bin: {words}": lambda t, change=change: t.trained(change(t.adapter()))
+        for words, change in ADAPTERS.items()
+    },
+    **{
+        f"{re.escape(path)}: {words}": lambda t, path=path, content=content: (t.folder / path).write_bytes(content)
+        for path, contents in CONTENTS.items()
+        for words, content in contents.items()
+    },
+    r"MLLM-Qiqi: the same weights in two files: model\.safetensors and pytorch_model\.bin": lambda t: write(
+        t.mllm / "model.safetensors", t.adapter()
     ),
-    "a trainer's own heads": (
-        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", num_attention_heads=4),
-        r"MLLM-Qiqi/config\.json: of another model than .*(?s:.*)num_attention_heads \(found 4, expected 2\)",
+    r"is in two files: pytorch_model\.bin and adapter_model\.bin": lambda t: write(
+        t.mllm / "adapter_model.bin", t.adapter()
+    ),
+    r"model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32": lambda t: t.decoder_header(
+        ss_network_alpha="32"
+    ),
+    "tokenizer.model: another tokenizer than": lambda t: t.tokenizer(t.mllm, lambda model: model.pieces.reverse()),
+    r"tokenizer\.model: the tokenizer of another model": lambda t: t.tokenizer(t.mistral, made_pieces(32000)),
+    "MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of": lambda t: t.tokenizer(t.mistral, made_pieces(200)),
+    r"t5-v1_1-xxl/model\.safetensors: shared\.weight and encoder\.embed_tokens\.weight differ": two_embeddings,
+    r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0": lambda t: t.settings(
+        TRAINERS_CONFIG, rope_theta=5e5
+    ),
+    r"MLLM-Qiqi/config\.json: of another model than .*(?s:.*)num_attention_heads \(found 4, expect": lambda t: (
+        t.settings(TRAINERS_CONFIG, num_attention_heads=4)
+    ),
+    r"not the Mistral(?s:.*)sliding_attention \(found": lambda t: t.settings(
+        rope_parameters={"sliding_attention": {"rope_theta": 1e6}}
+    ),
+    r"config\.json ties the embedding to the head, and .*lm_head\.weight differs": lambda t: t.settings(
+        tie_word_embeddings=True
+    ),
+    r"unexpected(?s:.*)layers\.1\.": lambda t: t.settings(num_hidden_layers=1),
+    r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y": lambda t: t.language(
+        {**t.base(), "x.y": torch.zeros(1)}
     ),
     # LoRA whose scale is another.
-    "rank 64 without an alpha": (
-        lambda t: t.trained(scaled(t.adapter(), 64)),
-        r"so its scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER",
+    r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER": lambda t: t.decoder(
+        scaled(t.denoiser(), 128), wrapper="module"
     ),
-    "denoiser of rank 128 without an alpha": (
-        lambda t: t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
-        r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER",
+    r"LoRA on weights that already differ from Mistral's.*q_proj\.weight; remove the adapter": merged_beside_adapter,
+    r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)": lambda t: (
+        t.low_rank(),
+        t.alpha.update(predictor=16),
     ),
-    "LoRA beside the model that it was merged into": (
-        merged_beside_adapter,
-        r"LoRA on weights that already differ from Mistral's, as after a merge: .*q_proj\.weight; remove the adapter",
+    r"no LoRA that an alpha would apply to; leave --alpha predictor out": lambda t: (
+        t.trained(merged(t)),
+        t.alpha.update(predictor=16),
     ),
-    "--alpha beside a config of another": (
-        lambda t: (t.low_rank(), t.alpha.update(predictor=16)),
-        r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)",
-    ),
-    "--alpha without LoRA": (
-        lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
-        r"no LoRA that an alpha would apply to; leave --alpha predictor out",
-    ),
-    **{
-        f"predictor without {' and '.join(parts)}": (
-            lambda t, parts=parts: t.trained(without(t.adapter(), *parts)),
-            rf"pytorch_model\.bin: (?s:.*)missing(?s:.*){words}",
-        )
-        for parts, words in {
-            ("lm_head",): r"lm_head\.weight",
-            (f"{LAYER}.lora_",): r"q_proj\.lora_A\.default\.weight",
-            (f"{LAYER}.lora_A",): r"the other half of .*q_proj\.lora_B\.default\.weight",
-            (".lora_",): r"lora_A\.default\.weight",
-            (".lora_", ".base_layer"): r"lora_A\.default\.weight",
-        }.items()
-    },
-    "a denoiser that lost a third of its LoRA": (
-        lambda t: t.decoder(without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"),
-        r"missing(?s:.*)matrix_A\.1",
+    r"missing(?s:.*)matrix_A\.1": lambda t: t.decoder(
+        without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"
     ),
     # Other forms, by their names, and the file that has them.
     **{
-        kind: (quantised(*suffixes.split()), rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.")
+        rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.": quantised(*suffixes.split())
         for kind, suffixes in {
             "(NF4 or FP4)": "weight weight.absmax weight.quant_state.bitsandbytes__nf4",
             "bitsandbytes (INT8)": "weight SCB",
@@ -316,15 +310,8 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
             "diffusers": "transformer_blocks.0.weight",
         }.items()
     },
-    "FP8 without scales": (
-        lambda t: t.trained({k: v.to(torch.float8_e4m3fn) for k, v in t.adapter().items()}),
-        r"pytorch_model\.bin: weights in FP8; found .* of float8_e4m3fn",
-    ),
     **{
-        f"{name} in place of Mistral": (
-            lambda t, name=name: (t.mistral / "model.safetensors").rename(t.mistral / name),
-            rf"Mistral.*found {re.escape(name)}: {words}",
-        )
+        rf"Mistral.*found {re.escape(name)}: {words}": lambda t, name=name: t.weights.rename(t.mistral / name)
         for name, words in {
             "mistral.Q4_K_M.gguf": r"weights quantised for llama\.cpp",
             "__0_0.distcp": "a distributed checkpoint",
@@ -335,73 +322,33 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
             "model.safetensors.lnk": "a shortcut of Windows",
         }.items()
     },
-    "a link to nowhere": (
-        lambda t: (
-            (t.mllm / "pytorch_model.bin").unlink(),
-            (t.mllm / "pytorch_model.bin").symlink_to("pytorch_model.bin"),
-        ),
-        r"MLLM-Qiqi/pytorch_model\.bin .*found pytorch_model\.bin: a link that leads nowhere",
+    r"MLLM-Qiqi/pytorch_model\.bin .*found pytorch_model\.bin: a link that leads nowhere": lambda t: (
+        (t.mllm / "pytorch_model.bin").unlink(),
+        (t.mllm / "pytorch_model.bin").symlink_to("pytorch_model.bin"),
     ),
-    "a download under way": (
-        lambda t: (t.mllm / "pytorch_model.bin.aria2").touch(),
-        r"pytorch_model\.bin: its download was not finished",
-    ),
+    r"pytorch_model\.bin: its download was not finished": lambda t: (t.mllm / "pytorch_model.bin.aria2").touch(),
+    r"model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder": lambda t: vae_inside(t, 0.1),
     **{
-        what: (
-            lambda t, start=start: (t.mllm / "pytorch_model.bin").write_bytes(start + bytes(200)),
-            rf"pytorch_model\.bin: {what}",
-        )
-        for what, start in {
-            "a web page .*/resolve/": b"\n<!DOCTYPE html>\n<html>Sign in</html>",
-            r"weights quantised for llama\.cpp \(GGUF\)": b"GGUF\x03",
-            "begins with zeros": b"",
-            "a packed file": b"\x1f\x8b\x08",
-            "a file of Keras": b"\x89HDF",
-            "the hub's error": b'{"error":"Access is restricted"}',
-            "a Git LFS pointer.*git lfs pull": b"version https://git-lfs.github.com/spec/v1\n",
-            "a Xet pointer": b"# xet version 0",
+        words + ".*, which its file latest names": lambda t, step=step: (t.steps / "latest").write_text(step)
+        for step, words in {
+            "global_step2000": "global_step2000/mp_rank_00",
+            "../VDM_Decoder-Qiqi/1": r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00",
         }.items()
     },
-    "a key of nothing in Mistral": (
-        lambda t: t.language({**t.base(), "x.y": torch.zeros(1)}),
-        r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y",
+    "latest, which selects one of 1, 2": lambda t: (
+        shutil.copytree(t.steps / "1", t.steps / "2"),
+        (t.steps / "latest").unlink(),
     ),
-    "a tokenizer of as many pieces": (
-        lambda t: t.tokenizer(t.mistral, made_pieces(32000)),
-        r"tokenizer\.model: the tokenizer of another model",
-    ),
-    "a tokenizer of other pieces": (
-        lambda t: t.tokenizer(t.mistral, made_pieces(200)),
-        r"MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of",
-    ),
-    "another vae in the denoiser's file": (
-        lambda t: vae_inside(t, 0.1),
-        r"mp_rank_00_model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder",
-    ),
-    **{
-        f"latest: {content}": (lambda t, content=content: (t.steps / "latest").write_text(content), words)
-        for content, words in {
-            "<html>Sign in": "latest: a web page instead of the file",
-            "global_step2000": r"global_step2000/mp_rank_00.*which its file latest names \(steps with weights: 1\)",
-            "../VDM_Decoder-Qiqi/1": r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00.*which its file latest",
-        }.items()
-    },
-    "two steps and no latest": (
-        lambda t: (shutil.copytree(t.steps / "1", t.steps / "2"), (t.steps / "latest").unlink()),
-        "latest, which selects one of 1, 2",
-    ),
-    "an index that leads outside": (index_with("../"), r"index\.json: the index names files outside its folder"),
-    "a shard that is gone": (
-        lambda t: (index_with("")(t), (t.mistral / "model-00002-of-00002.safetensors").unlink()),
-        r"model-00002-of-00002\.safetensors: no such file",
+    r"index\.json: the index names files outside its folder": index_with("../"),
+    r"model-00002-of-00002\.safetensors: no such file": lambda t: (
+        index_with("")(t),
+        (t.mistral / "model-00002-of-00002.safetensors").unlink(),
     ),
 }
 
 
-WHOLE = {"hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336}
-OTHER_MISTRAL = "not the Mistral that the release was trained with"
 SETTINGS: dict[str, list[dict[str, object]]] = {
-    OTHER_MISTRAL: [
+    "not the Mistral that the release was trained with": [
         {"rope_scaling": {"factor": 8.0}},
         {"rope_type": "yarn"},
         {"rope_theta": 1e6},
@@ -410,18 +357,14 @@ SETTINGS: dict[str, list[dict[str, object]]] = {
         {"sliding_window": None},
         {"rms_norm_eps": 1e-6},
         {"attention_bias": True},
-        {"num_attention_heads": 64, **WHOLE},
+        {"num_attention_heads": 64, "hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336},
     ],
-    OTHER_MISTRAL + r"(?s:.*)sliding_attention \(found": [{"rope_parameters": {"sliding_attention": {}}}],
-    r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)": [
-        {"rope_parameters": {"rope_theta": 1e6}}
+    "rope_parameters differs from the setting beside it": [
+        {"rope_theta": 10000.0, "rope_parameters": {"rope_theta": 1e6}}
     ],
-    r"Mistral.*config\.json: quantised weights: quantization_config names awq": [
-        {"quantization_config": {"quant_method": "awq"}}
-    ],
+    r"Mistral.*config\.json: quantised weights: .* names awq": [{"quantization_config": {"quant_method": "awq"}}],
     "sizes missing or not positive": [{"num_hidden_layers": 10**9}, {"hidden_size": None}, {"hidden_size": [64]}],
     "model_type is 'llama', not 'mistral'": [{"model_type": "llama"}],
-    r"unexpected(?s:.*)layers\.1\.": [{"num_hidden_layers": 1}],
 }
 LORA_SETTINGS: dict[str, list[dict[str, object]]] = {
     "an adapter that cannot be merged": [
@@ -475,31 +418,29 @@ def test_a_form_gives_the_releases_weights(tree: Tree, published: Tensors, form:
         torch.testing.assert_close(value, expected, atol=tolerance, rtol=tolerance, msg=name)
 
 
-@pytest.mark.parametrize("form", REFUSED)
-def test_a_form_is_refused_in_words(tree: Tree, form: str) -> None:
-    change, words = REFUSED[form]
-    change(tree)
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_form_is_refused_in_words(tree: Tree, words: str) -> None:
+    REFUSED[words](tree)
     with pytest.raises(CheckpointError, match=words):
         tree.read()
 
 
-@pytest.mark.parametrize(("what", "changed"), [(what, one) for what, some in SETTINGS.items() for one in some])
-def test_a_models_setting_that_changes_numbers_is_refused(tree: Tree, what: str, changed: dict[str, object]) -> None:
-    tree.settings(**changed)
-    refuses_setting(tree, what, changed)
-
-
-@pytest.mark.parametrize(("what", "changed"), [(what, one) for what, some in LORA_SETTINGS.items() for one in some])
-def test_an_adapters_setting_that_changes_numbers_is_refused(tree: Tree, what: str, changed: dict[str, object]) -> None:
-    tree.low_rank(**changed)
-    refuses_setting(tree, what, changed)
-
-
-def refuses_setting(tree: Tree, what: str, changed: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("write", "what", "changed"),
+    [
+        (write, what, one)
+        for write, table in ((Tree.settings, SETTINGS), (Tree.low_rank, LORA_SETTINGS))
+        for what, some in table.items()
+        for one in some
+    ],
+)
+def test_a_setting_that_changes_numbers_is_refused(
+    tree: Tree, write: Callable[..., None], what: str, changed: dict[str, object]
+) -> None:
+    write(tree, **changed)
     with pytest.raises(CheckpointError, match=what) as caught:
         tree.read()
-    if what in (OTHER_MISTRAL, "an adapter that cannot be merged"):
-        assert next(iter(changed.items()))[0] in caught.value.misshapen
+    assert next(iter(changed)) in str(caught.value)
 
 
 def test_what_no_part_uses_is_listed(tree: Tree) -> None:

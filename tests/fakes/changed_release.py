@@ -39,6 +39,10 @@ class Tree:
         return self.folder / "Mistral-7B-Instruct-v0.1"
 
     @property
+    def weights(self) -> Path:
+        return self.mistral / "model.safetensors"
+
+    @property
     def mllm(self) -> Path:
         return self.folder / "AnimeGamer/MLLM-Qiqi"
 
@@ -57,7 +61,7 @@ class Tree:
         return dict(torch.load(self.steps / "1/mp_rank_00_model_states.pt", weights_only=True)["module"])
 
     def base(self) -> Tensors:
-        return load_file(self.mistral / "model.safetensors")
+        return load_file(self.weights)
 
     def trained(self, tensors: Mapping[str, Any], name: str = "pytorch_model.bin", wrapper: str = "") -> None:
         """The predictor's file in place of the release's."""
@@ -76,7 +80,7 @@ class Tree:
         save_file(tensors, self.steps / "1/model.safetensors", notes)
 
     def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
-        (self.mistral / "model.safetensors").unlink()
+        self.weights.unlink()
         write(self.mistral / name, tensors)
 
     def settings(self, path: str = "config.json", **changed: object) -> None:
@@ -205,14 +209,10 @@ def stale_index(tree: Tree) -> None:
     (tree.mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def with_mark(path: Path) -> None:
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-
-
 def index_with(inside: str) -> Callable[[Tree], None]:
     def change(tree: Tree) -> None:
         tensors = tree.base()
-        (tree.mistral / "model.safetensors").unlink()
+        tree.weights.unlink()
         write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
 
     return change

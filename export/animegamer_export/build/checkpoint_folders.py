@@ -121,7 +121,7 @@ def find_release(folder: Path, release: str) -> Release:
         if known and release not in known:
             do = f"or select the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
-    passed_over = {}
+    passed_over: dict[Path, Path] = {}
     for places, found in ((adapters, adapter), (denoisers, denoiser), (vaes, vae)):
         used = {os.path.realpath(one) for one in (found, *found.parents)}
         passed_over |= {place: found for place in places if place.exists() and os.path.realpath(place) not in used}

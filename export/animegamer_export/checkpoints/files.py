@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sentencepiece
 from google.protobuf.message import DecodeError
 from safetensors import SafetensorError, safe_open
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece import sentencepiece_model_pb2
 from torch import Tensor
 
 from animegamer_rt.bundle.files import sha256
@@ -185,7 +185,28 @@ def open_weights(paths: Sequence[Path]) -> TensorFile:
     Raises CheckpointError if two of them hold one key.
     """
     files = [_shards(path) if path.suffix == ".json" else _open(path) for path in paths]
-    return files[0] if len(files) == 1 else _joined(paths[0].parent, files)
+    return files[0] if len(files) == 1 else joined(paths[0].parent, files)
+
+
+def joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
+    """Several files as one. Raises CheckpointError if two of them hold one key."""
+    holder: dict[str, TensorFile] = {}
+    for file in files:
+        for key in file.shapes:
+            if key in holder:
+                raise CheckpointError(
+                    f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
+                    where=where,
+                    do="keep the right one",
+                )
+            holder[key] = file
+    return TensorFile(
+        where,
+        {key: file.shapes[key] for key, file in holder.items()},
+        lambda key: holder[key].read(key),
+        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
+        beside={name: why for file in files for name, why in file.beside.items()},
+    )
 
 
 def renamed(file: TensorFile, rename: Callable[[str], str]) -> TensorFile:
@@ -225,13 +246,14 @@ def count_pieces(path: Path, published: str, do: str) -> int:
 
 def same_tokens(path: Path, other: Path) -> bool:
     """Whether two sentencepiece models give every text the same pieces; a trainer may save one in other bytes."""
-    contents = path.read_bytes(), other.read_bytes()
+    contents, messages = (path.read_bytes(), other.read_bytes()), cast(Any, sentencepiece_model_pb2)
     try:
-        first, second = map(ModelProto.FromString, contents)
+        first, second = map(messages.ModelProto.FromString, contents)
     except DecodeError:
         return False
     kinds = [(one.trainer_spec.model_type, one.trainer_spec.byte_fallback) for one in (first, second)]
-    return kinds[0] == kinds[1] and first.pieces == second.pieces and first.normalizer_spec == second.normalizer_spec
+    same = kinds[0] == kinds[1] and first.pieces == second.pieces and first.normalizer_spec == second.normalizer_spec
+    return bool(same)
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:
@@ -270,28 +292,8 @@ def _shards(index: Path) -> TensorFile:
         for path, file in files.items()
     ]
     unlisted = [key for path, file in files.items() for key in file.shapes.keys() - set(names.values())]
-    joined = _joined(index.parent, chosen)
-    return replace(joined, beside={**joined.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
-
-
-def _joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
-    holder: dict[str, TensorFile] = {}
-    for file in files:
-        for key in file.shapes:
-            if key in holder:
-                raise CheckpointError(
-                    f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
-                    where=where,
-                    do="keep the right one",
-                )
-            holder[key] = file
-    return TensorFile(
-        where,
-        {key: file.shapes[key] for key, file in holder.items()},
-        lambda key: holder[key].read(key),
-        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
-        beside={name: why for file in files for name, why in file.beside.items()},
-    )
+    whole = joined(index.parent, chosen)
+    return replace(whole, beside={**whole.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
 
 
 def _tensor_file(

@@ -24,7 +24,7 @@ from .files import TensorFile, open_safetensors, open_weights, renamed
 from .folders import read_json, trained_files
 from .key_names import DENOISER, DIFFUSION, IN_DENOISER_FILE, KeyNaming, diffusers_vae_naming, vae_naming
 from .shapes import Shapes
-from .weight_map import LowRankScale, WeightMap, layout_of, make_weight_map, wanted_shapes
+from .weight_map import LowRankScale, WeightMap, in_our_shape, make_weight_map, wanted_shapes
 
 DENOISER_LORA = LowRankScale(alpha=1.0, ranks=frozenset({64}))
 """The release's."""
@@ -95,7 +95,7 @@ def require_same_vae(denoiser: WeightMap, vae: WeightMap, size: VaeSize, path: P
     for name in vae.sources:
         key = IN_DENOISER_FILE + naming.checkpoint_name(name)
         if key in file.shapes:
-            inside, given = layout_of(name).tensor(file.read(key), 0).float(), vae.weight(name).float()
+            inside, given = in_our_shape(name, file.read(key)).float(), vae.weight(name).float()
             same = inside.shape == given.shape and (inside - given).abs().max() <= VAE_ROUNDING * given.abs().max()
             if not same:
                 raise CheckpointError(
