@@ -21,7 +21,7 @@ from changed_release import (
     Tensors,
     Tree,
     index_with,
-    made_pieces,
+    make_pieces,
     merged,
     merged_beside_adapter,
     merged_denoiser,
@@ -94,8 +94,8 @@ LOADS: dict[str, Callable[[Tree], object]] = {
     ),
     "Mistral as torch.save": lambda t: t.language(t.base(), "pytorch_model.bin"),
     "Mistral with a stale index": stale_index,
-    "Mistral with an index of ./names": index_with("./"),
-    "Mistral with an index of .\\names": index_with(".\\"),
+    "Mistral with an index of ./names": lambda t: index_with(t, "./"),
+    "Mistral with an index of .\\names": lambda t: index_with(t, ".\\"),
     **{
         f"config.json and latest in {encoding}": lambda t, encoding=encoding: [
             path.write_bytes(path.read_text().encode(encoding))
@@ -135,7 +135,7 @@ LOADS: dict[str, Callable[[Tree], object]] = {
         t.decoder({f"model.{key}": value for key, value in t.denoiser().items()}),
     ),
     "the release's alpha beside the weights": lambda t: (
-        t.decoder_header(ss_network_alpha="1", description="alpha: a test"),
+        t.decoder(t.denoiser(), "1/model.safetensors", notes={"ss_network_alpha": "1", "description": "alpha: a test"}),
         torch.save({"state_dict": t.adapter(), "lora_alpha": 32, "alphas": [1]}, t.mllm / "pytorch_model.bin"),
     ),
     "merged weights beside the alpha of their LoRA": lambda t: torch.save(
@@ -241,12 +241,16 @@ REFUSED: dict[str, Callable[[Tree], object]] = {
     r"is in two files: pytorch_model\.bin and adapter_model\.bin": lambda t: write(
         t.mllm / "adapter_model.bin", t.adapter()
     ),
-    r"model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32": lambda t: t.decoder_header(
-        ss_network_alpha="32"
+    r"model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32": lambda t: t.decoder(
+        t.denoiser(), "1/model.safetensors", notes={"ss_network_alpha": "32"}
     ),
     "tokenizer.model: another tokenizer than": lambda t: t.tokenizer(t.mllm, lambda model: model.pieces.reverse()),
-    r"tokenizer\.model: the tokenizer of another model": lambda t: t.tokenizer(t.mistral, made_pieces(32000)),
-    "MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of": lambda t: t.tokenizer(t.mistral, made_pieces(200)),
+    r"tokenizer\.model: the tokenizer of another model": lambda t: t.tokenizer(
+        t.mistral, lambda model: make_pieces(model, 32000)
+    ),
+    "MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of": lambda t: t.tokenizer(
+        t.mistral, lambda model: make_pieces(model, 200)
+    ),
     r"t5-v1_1-xxl/model\.safetensors: shared\.weight and encoder\.embed_tokens\.weight differ": two_embeddings,
     r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0": lambda t: t.settings(
         TRAINERS_CONFIG, rope_theta=5e5
@@ -282,7 +286,9 @@ REFUSED: dict[str, Callable[[Tree], object]] = {
     ),
     # Other forms, by their names, and the file that has them.
     **{
-        rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.": quantised(*suffixes.split())
+        rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.": lambda t, suffixes=suffixes: (
+            quantised(t, *suffixes.split())
+        )
         for kind, suffixes in {
             "(NF4 or FP4)": "weight weight.absmax weight.quant_state.bitsandbytes__nf4",
             "bitsandbytes (INT8)": "weight SCB",
@@ -339,9 +345,9 @@ REFUSED: dict[str, Callable[[Tree], object]] = {
         shutil.copytree(t.steps / "1", t.steps / "2"),
         (t.steps / "latest").unlink(),
     ),
-    r"index\.json: the index names files outside its folder": index_with("../"),
+    r"index\.json: the index names files outside its folder": lambda t: index_with(t, "../"),
     r"model-00002-of-00002\.safetensors: no such file": lambda t: (
-        index_with("")(t),
+        index_with(t, ""),
         (t.mistral / "model-00002-of-00002.safetensors").unlink(),
     ),
 }

@@ -68,16 +68,10 @@ class Tree:
         (self.mllm / "pytorch_model.bin").unlink(missing_ok=True)
         write(self.mllm / name, tensors, wrapper)
 
-    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", wrapper: str = "") -> None:
+    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", **how: Any) -> None:
         """The denoiser's file in place of the release's."""
         shutil.rmtree(self.steps / "1", ignore_errors=True)
-        write(self.steps / name, tensors, wrapper)
-
-    def decoder_header(self, **notes: str) -> None:
-        """The denoiser as safetensors with notes in its header."""
-        tensors = self.denoiser()
-        self.decoder(tensors, "1/model.safetensors")
-        save_file(tensors, self.steps / "1/model.safetensors", notes)
+        write(self.steps / name, tensors, **how)
 
     def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
         self.weights.unlink()
@@ -101,7 +95,9 @@ class Tree:
         return from_checkpoints(self.folder, "Qiqi", *PICTURE, self.alpha)
 
 
-def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "") -> None:
+def write(
+    path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "", notes: dict[str, str] | None = None
+) -> None:
     """As safetensors, torch.save or two shards with an index, by the name; inside: before each shard's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith(".index.json"):
@@ -112,7 +108,7 @@ def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str
         weight_map = {key: inside + name for name, keys in shards.items() for key in keys}
         path.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
     elif path.suffix == ".safetensors":
-        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
+        save_file({key: value.contiguous() for key, value in tensors.items()}, path, notes)
     else:
         torch.save({wrapper: tensors, "epoch": 3} if wrapper else tensors, path)
 
@@ -209,13 +205,10 @@ def stale_index(tree: Tree) -> None:
     (tree.mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def index_with(inside: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        tensors = tree.base()
-        tree.weights.unlink()
-        write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
-
-    return change
+def index_with(tree: Tree, inside: str) -> None:
+    tensors = tree.base()
+    tree.weights.unlink()
+    write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
 
 
 def vae_inside(tree: Tree, difference: float) -> None:
@@ -224,22 +217,16 @@ def vae_inside(tree: Tree, difference: float) -> None:
     tree.decoder({**tree.denoiser(), **inside, "conditioner.embedder": torch.zeros(2)}, wrapper="module")
 
 
-def quantised(*suffixes: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        key = "model.layers.0.self_attn.q_proj."
-        weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
-        tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
-
-    return change
+def quantised(tree: Tree, *suffixes: str) -> None:
+    key = "model.layers.0.self_attn.q_proj."
+    weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
+    tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
 
 
-def made_pieces(number: int) -> Callable[[ModelProto], None]:
-    def change(model: ModelProto) -> None:
-        model.Clear()
-        for one in range(number):
-            model.pieces.add(piece=f"p{one}" if one else "<unk>", type=1 if one else 2)
-
-    return change
+def make_pieces(model: ModelProto, number: int) -> None:
+    model.Clear()
+    for one in range(number):
+        model.pieces.add(piece=f"p{one}" if one else "<unk>", type=1 if one else 2)
 
 
 def two_embeddings(tree: Tree) -> None:

@@ -185,7 +185,10 @@ def require_rank(weight_map: WeightMap, part: str) -> None:
 def _is_other_alpha(entry: str, alpha: float) -> bool:
     """Whether an entry beside weights, such as `ss_network_alpha: 16`, is another alpha than this."""
     name, _, value = entry.partition(": ")
-    return re.fullmatch(r"(\w+_)?alpha", name) is not None and value not in (f"{alpha:g}", f"{alpha}")
+    return re.fullmatch(r"((lora|network|ss_network)_)?alpha", name) is not None and value not in (
+        f"{alpha:g}",
+        f"{alpha}",
+    )
 
 
 def _names_modules(value: object) -> bool:

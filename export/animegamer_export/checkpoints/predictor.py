@@ -70,13 +70,8 @@ def open_predictor(
 
 def predictor_weight_map(file: TensorFile, predictor: Predictor, low_rank: LowRankScale | None = None) -> WeightMap:
     """The weight map of the predictor; low_rank: the scale of LoRA, if not the release's."""
-    return make_weight_map(
-        file,
-        wanted_shapes({"": predictor}),
-        PREDICTOR,
-        low_rank=low_rank or PREDICTOR_LORA,
-        what="predictor checkpoint",
-    )
+    wanted, low_rank = wanted_shapes({"": predictor}), low_rank or PREDICTOR_LORA
+    return make_weight_map(file, wanted, PREDICTOR, low_rank=low_rank, what="predictor checkpoint")
 
 
 def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:

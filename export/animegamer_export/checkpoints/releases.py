@@ -110,14 +110,9 @@ def denoiser_weight_map(
 ) -> WeightMap:
     """The weight map of both networks; low_rank: the scale of LoRA, if not the release's."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
-    shot_tokens = denoiser.size.shot_tokens
+    shot_tokens, low_rank = denoiser.size.shot_tokens, low_rank or DENOISER_LORA
     return make_weight_map(
-        file,
-        wanted,
-        DENOISER,
-        low_rank=low_rank or DENOISER_LORA,
-        shot_tokens=shot_tokens,
-        what="denoiser checkpoint",
+        file, wanted, DENOISER, low_rank=low_rank, shot_tokens=shot_tokens, what="denoiser checkpoint"
     )
 
 
