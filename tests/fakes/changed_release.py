@@ -85,10 +85,10 @@ class Tree:
     def low_rank(self, **changed: object) -> None:
         (self.mllm / "adapter_config.json").write_text(json.dumps({**LOW_RANK, **changed}), encoding="utf-8")
 
-    def tokenizer(self, folder: Path, change: Callable[[ModelProto], object]) -> None:
+    def tokenizer(self, folder: Path, change: Callable[..., object], *how: int) -> None:
         """The language model's tokenizer, changed, in this folder."""
         model = ModelProto.FromString((self.mistral / "tokenizer.model").read_bytes())
-        change(model)
+        change(model, *how)
         (folder / "tokenizer.model").write_bytes(model.SerializeToString())
 
     def read(self) -> ExportSource:
