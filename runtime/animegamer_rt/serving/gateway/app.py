@@ -107,7 +107,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
             status = too_many.status_code
         if status != 303:
             return html("login.html", 'role="alert">', f'role="alert">{WRONG[status]}', status)
-        return with_cookie(request, access.log_in(), LOGIN_S)
+        return with_cookie(request, access.log_in(request), LOGIN_S)
 
     async def logout(request: Request) -> Response:
         login = request.cookies.get(COOKIE, "")
