@@ -53,11 +53,14 @@ def decode_picture(content: bytes, path: Path | None = None, megapixels: int = M
     """
     import av  # loads FFmpeg, which most games do not need
 
+    kind = format_of(content)
+    if kind is None:
+        raise _no_picture(path, "no image data")
     try:
-        kind = format_of(content)
-        if kind is None:
-            raise _no_picture(path, "no image data")
         content = decodable(content, kind)
+    except ValueError as error:
+        raise _no_picture(path, str(error)) from None  # our own words, which a player may see
+    try:
         if kind == "png_pipe" and content[12:16] == b"IHDR":
             width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
             _check_size(width, height, path, megapixels)
