@@ -13,7 +13,7 @@ from animegamer_export.checkpoints.files import open_torch
 from animegamer_rt.errors import CheckpointError
 
 
-def test_all_faults_come_in_one_error_with_the_nearest_name(tmp_path: Path) -> None:
+def test_all_faults_come_in_one_error(tmp_path: Path) -> None:
     tensors = golden("dit_weights_a")
     del tensors["model.diffusion_model.time_embed.0.bias"]
     tensors["model.diffusion_model.time_embed.0.bais"] = torch.zeros(64)
@@ -27,9 +27,7 @@ def test_all_faults_come_in_one_error_with_the_nearest_name(tmp_path: Path) -> N
     error = caught.value
     assert "model.diffusion_model.time_embed.0.bias" in error.missing
     assert any(f"{QKV}.matrix_A.1" in key for key in error.missing)
-    assert error.unexpected == (
-        "model.diffusion_model.time_embed.0.bais (nearest: model.diffusion_model.time_embed.0.bias)",
-    )
+    assert error.unexpected == ("model.diffusion_model.time_embed.0.bais",)
     assert set(error.misshapen) == {"model.diffusion_model.flow_embed.0.bias", f"{QKV}.matrix_A.0", bias}
     assert error.misshapen[bias] == ("int32", "floating point")
     assert str(tmp_path / "a.pt") in str(error)

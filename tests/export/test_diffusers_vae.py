@@ -61,6 +61,8 @@ def test_the_vae_of_a_diffusers_folder_decodes_as_diffusers_does(checkpoints: Pa
         ({"shift_factor": 0.1}, r"shift_factor \(found 0.1, expected None\)"),
         ({"_class_name": "AutoencoderKL"}, "not a config of CogVideoX's vae"),
         ({"block_out_channels": None}, "sizes missing or not positive"),
+        ({"up_block_types": ["UpBlock"] * 3}, r"up_block_types \(found \['UpBlock'"),
+        ({"pad_mode": "replicate"}, r"pad_mode \(found replicate, expected None\)"),
         ({"block_out_channels": [32, 32, 32]}, "does not match the vae checkpoint"),
     ],
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from changed_release import (
     Tensors,
     Tree,
     index_with,
+    make_pieces,
     merged,
     merged_beside_adapter,
     merged_denoiser,
-    other_tokenizer,
     padded,
     peft_folder,
     quantised,
@@ -33,27 +33,35 @@ from changed_release import (
     some_layers,
     stale_index,
     tied,
+    two_embeddings,
     vae_inside,
-    with_mark,
     without,
     write,
 )
+from safetensors.torch import save
 from tiny_release import write_release
 
 from animegamer_export.build.weight_source import ExportSource
-from animegamer_export.checkpoints.key_names import DIFFUSION
+from animegamer_export.checkpoints.files import WRAPPERS
+from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
 from animegamer_rt.errors import CheckpointError
 
-LOADS: dict[str, Callable[[Tree], None]] = {
+NORM_COPY = f"{NORM}.modules_to_save.default.weight"
+TRAINERS_CONFIG = "../AnimeGamer/MLLM-Qiqi/config.json"
+
+
+LOADS: dict[str, Callable[[Tree], object]] = {
     "published": lambda t: None,
     "predictor as safetensors": lambda t: t.trained(t.adapter(), "model.safetensors"),
     "predictor in shards of safetensors": lambda t: t.trained(t.adapter(), "model.safetensors.index.json"),
     "predictor in shards of torch.save": lambda t: t.trained(t.adapter(), "pytorch_model.bin.index.json"),
-    "predictor under state_dict": lambda t: t.trained(t.adapter(), wrapper="state_dict"),
-    "predictor under model": lambda t: t.trained(t.adapter(), wrapper="model"),
-    "predictor under module": lambda t: t.trained(t.adapter(), wrapper="module"),
-    "predictor of DistributedDataParallel": lambda t: t.trained({f"module.{k}": v for k, v in t.adapter().items()}),
-    "predictor of torch.compile": lambda t: t.trained({f"_orig_mod.{k}": v for k, v in t.adapter().items()}),
+    **{f"predictor under {one}": lambda t, one=one: t.trained(t.adapter(), wrapper=one) for one in WRAPPERS},
+    **{
+        f"predictor with the prefix {prefix}": lambda t, prefix=prefix: t.trained(
+            {prefix + key: value for key, value in t.adapter().items()}
+        )
+        for prefix in ("module.", "_orig_mod.", "model.")
+    },
     "predictor of FSDP": lambda t: t.trained(renamed(t.adapter(), ".self_attn", "._fsdp_wrapped_module.self_attn")),
     "predictor as a folder of PEFT": peft_folder,
     "predictor merged": lambda t: t.trained(merged(t)),
@@ -64,10 +72,7 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.low_rank(lora_alpha=64, use_dora=True),
     ),
     "predictor with a padded vocabulary": lambda t: t.trained(padded(t.adapter())),
-    "predictor of rank 64 with --alpha": lambda t: (
-        t.trained(scaled(t.adapter(), 64)),
-        t.alpha.update(predictor=64),
-    ),
+    "predictor of rank 64 with --alpha": lambda t: (t.trained(scaled(t.adapter(), 64)), t.alpha.update(predictor=64)),
     "predictor of rank 64 by its config": lambda t: (
         t.trained(scaled(t.adapter(), 64)),
         t.low_rank(r=64, lora_alpha=64),
@@ -79,16 +84,27 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "predictor of another alpha": lambda t: (t.trained(scaled(t.adapter(), 32, 0.5)), t.low_rank(lora_alpha=64)),
     "predictor with rank-stabilised LoRA": lambda t: t.low_rank(lora_alpha=32**0.5, use_rslora=True),
     "predictor with LoRA on some layers by its config": some_layers,
+    "an adapter's name with a dash": lambda t: t.trained(renamed(t.adapter(), ".default", ".style-v2")),
+    "an adapter that PEFT describes in full": lambda t: t.low_rank(
+        auto_mapping={"base_model_class": "MistralForCausalLM"}, exclude_modules=["lm_head"], layers_to_transform=[0, 1]
+    ),
     "lazily negated weights": lambda t: (
         t.trained({k: torch._neg_view(-v) for k, v in t.adapter().items()}),
         t.decoder({k: torch._neg_view(-v) for k, v in t.denoiser().items()}, wrapper="module"),
     ),
     "Mistral as torch.save": lambda t: t.language(t.base(), "pytorch_model.bin"),
     "Mistral with a stale index": stale_index,
-    "Mistral with an index of ./names": index_with("./"),
-    "Mistral with an index of .\\names": index_with(".\\"),
-    "config.json with a byte order mark": lambda t: with_mark(t.mistral / "config.json"),
+    "Mistral with an index of ./names": lambda t: index_with(t, "./"),
+    "Mistral with an index of .\\names": lambda t: index_with(t, ".\\"),
+    **{
+        f"config.json and latest in {encoding}": lambda t, encoding=encoding: [
+            path.write_bytes(path.read_text().encode(encoding))
+            for path in (t.mistral / "config.json", t.steps / "latest")
+        ]
+        for encoding in ("utf-8-sig", "utf-16")
+    },
     "config.json of newer transformers": lambda t: t.settings(
+        rope_scaling={"rope_type": "default", "type": "default"},
         rope_theta=10000.0,
         rope_parameters={"rope_theta": 10000.0, "rope_type": "default"},
         head_dim=32,
@@ -114,220 +130,256 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
         t.alpha.update(denoiser=2),
     ),
+    "denoiser of Lightning, with the vae": lambda t: (
+        vae_inside(t, 0.0),
+        t.decoder({f"model.{key}": value for key, value in t.denoiser().items()}),
+    ),
+    "the release's alpha beside the weights": lambda t: (
+        t.decoder(t.denoiser(), "1/model.safetensors", notes={"ss_network_alpha": "1", "description": "alpha: a test"}),
+        torch.save({"state_dict": t.adapter(), "lora_alpha": 32, "alphas": [1]}, t.mllm / "pytorch_model.bin"),
+    ),
+    "merged weights beside the alpha of their LoRA": lambda t: torch.save(
+        {"state_dict": merged(t), "lora_alpha": 64}, t.mllm / "pytorch_model.bin"
+    ),
+    "floats that were trained on 4 bits": lambda t: t.settings(TRAINERS_CONFIG, quantization_config={"bits": 4}),
+    "a trainer's tokenizer in other bytes": lambda t: (
+        t.tokenizer(t.mllm, lambda model: setattr(model.trainer_spec, "model_prefix", "elsewhere")),
+        (t.mllm / "added_tokens.json").write_text('{"</s>": 2, "<frame_00000>": 300}'),
+    ),
+    "the vae as safetensors by SAT's name": lambda t: t.vae.write_bytes(
+        save({k: v.contiguous() for k, v in torch.load(t.vae)["state_dict"].items()})
+    ),
+    "the vae beside its average": lambda t: torch.save(
+        {"state_dict": {**torch.load(t.vae)["state_dict"], "model_ema.decay": torch.tensor(0.9)}}, t.vae
+    ),
     "the same vae in the denoiser's file": lambda t: vae_inside(t, 0.0),
     "the vae taken from the denoiser's file": lambda t: (
         vae_inside(t, 0.0),
-        shutil.copy(t.steps / "1/mp_rank_00_model_states.pt", t.folder / "CogVideoX-2b-sat/vae/3d-vae.pt"),
+        shutil.copy(t.steps / "1/mp_rank_00_model_states.pt", t.vae),
         t.expected.update({"vae": torch.empty(0)}),
     ),
 }
 
 
-REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
+ADAPTERS: dict[str, Callable[[Tensors], Mapping[str, object]]] = {
     # Several keys for one slot.
-    "two adapters": (
-        lambda t: t.trained(
-            {**without(t.adapter(), "norm"), **renamed(without(t.adapter(), "norm"), ".default", ".second")}
-        ),
-        r"two keys for one weight: .*\.lora_A\.default\.weight and .*\.lora_A\.second\.weight; keep the right one",
+    r"two keys for one weight: .*\.lora_A\.default\.weight and .*\.lora_A\.second\.weight; keep": lambda a: {
+        **without(a, "norm"),
+        **renamed(without(a, "norm"), ".default", ".second"),
+    },
+    r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)": lambda a: {
+        key.replace(".default", ".b") if ".1.mlp" in key else key: value for key, value in a.items()
+    },
+    **{
+        f"two keys for one weight: {re.escape(twin)} and {re.escape(key)}": lambda a, key=key: {**a, key: a[NORM_COPY]}
+        for key, twin in {
+            f"{NORM}.modules_to_save.b.weight": NORM_COPY,
+            f"{NORM}.weight": NORM_COPY,
+            f"{LAYER}.weight": f"{LAYER}.base_layer.weight",
+            f"module.{NORM}.original_module.weight": f"{NORM}.original_module.weight",
+            "llm.lm_head.weight": f"{PEFT}lm_head.weight",
+        }.items()
+    },
+    "two sets of weights: entries module and state_dict": lambda a: {"module": a, "state_dict": a},
+    r"entries that are not named tensors(?s:.*)module": lambda a: (lambda own: own.update(module=own) or own)({}),
+    # LoRA whose scale is unknown, or that is not whole.
+    r"states an alpha beside the weights: lora_alpha: 64; .*--alpha": lambda a: {"state_dict": a, "lora_alpha": 64},
+    r".*scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER": lambda a: scaled(a, 64),
+    **{
+        rf"(?s:.*)missing(?s:.*){words}": lambda a, parts=parts: without(a, *parts)
+        for words, parts in {
+            r"lm_head\.weight": ["lm_head"],
+            r"layers\.0\..*q_proj\.lora_A\.default\.weight": [f"{LAYER}.lora_"],
+            r"the other half of .*q_proj\.lora_B\.default\.weight": [f"{LAYER}.lora_A"],
+            r"layers\.1\..*k_proj\.lora_A\.default\.weight": [".lora_"],
+            r"layers\.1\..*v_proj\.lora_A\.default\.weight": [".lora_", ".base_layer"],
+        }.items()
+    },
+    r"weights in FP8; found .* of float8_e4m3fn": lambda a: {k: v.to(torch.float8_e4m3fn) for k, v in a.items()},
+}
+"""Changed weights in the predictor's file."""
+
+
+CONTENTS: dict[str, dict[str, bytes]] = {
+    "AnimeGamer/MLLM-Qiqi/pytorch_model.bin": {
+        "a web page .*/resolve/": b"\n<!DOCTYPE html>\n<html>Sign in</html>",
+        r"weights quantised for llama\.cpp \(GGUF\)": b"GGUF\x03",
+        "begins with zeros": bytes(64),
+        "a packed file": b"\x1f\x8b\x08",
+        "a file of Keras": b"\x89HDF",
+        "the hub's error": b'{"error":"Access is restricted"}',
+        "a Git LFS pointer.*git lfs pull": b"version https://git-lfs.github.com/spec/v1\n",
+        "a Xet pointer": b"# xet version 0",
+    },
+    "AnimeGamer/MLLM-Qiqi/added_tokens.json": {
+        r"other ids(?s:.*)<frame_00000> \(found 301, expected 300\)": b'{"<frame_00000>": 301}',
+        r"other ids(?s:.*)<mine> \(found 300, expected an id that the": b'{"<mine>": 300, "x": []}',
+    },
+    "AnimeGamer/MLLM-Qiqi/tokenizer.model": {r"another tokenizer than .*/tokenizer\.model; pass": b"another"},
+    "Mistral-7B-Instruct-v0.1/config.json": {
+        r"not JSON \('rope_theta' is given twice": b'{"rope_theta": 1, "rope_theta": 10000.0}',
+        r"not JSON \(maximum recursion": b"[" * 100_000,
+    },
+    "AnimeGamer/VDM_Decoder-Qiqi/latest": {"a web page": b"<html>Sign in"},
+}
+"""What stands in a file instead."""
+
+
+REFUSED: dict[str, Callable[[Tree], object]] = {
+    **{
+        rf"MLLM-Qiqi/pytorch_model\.bin: {words}": lambda t, change=change: t.trained(change(t.adapter()))
+        for words, change in ADAPTERS.items()
+    },
+    **{
+        f"{re.escape(path)}: {words}": lambda t, path=path, content=content: (t.folder / path).write_bytes(content)
+        for path, contents in CONTENTS.items()
+        for words, content in contents.items()
+    },
+    r"MLLM-Qiqi: the same weights in two files: model\.safetensors and pytorch_model\.bin": lambda t: write(
+        t.mllm / "model.safetensors", t.adapter()
     ),
-    "two adapters on different layers": (
-        lambda t: t.trained({k.replace(".default", ".b") if ".1.mlp" in k else k: v for k, v in t.adapter().items()}),
-        r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)",
+    r"is in two files: pytorch_model\.bin and adapter_model\.bin": lambda t: write(
+        t.mllm / "adapter_model.bin", t.adapter()
     ),
-    "two trained norms": (
-        lambda t: t.trained({**t.adapter(), f"{NORM}.modules_to_save.b.weight": torch.zeros(64)}),
-        r"two keys for one weight: .*modules_to_save\.default\.weight and .*modules_to_save\.b\.weight",
+    r"model\.safetensors: states an alpha beside the weights: ss_network_alpha: 32": lambda t: t.decoder(
+        t.denoiser(), "1/model.safetensors", notes={"ss_network_alpha": "32"}
     ),
-    "a norm and its trained copy": (
-        lambda t: t.trained({**t.adapter(), f"{NORM}.weight": torch.zeros(64)}),
-        r"two keys for one weight: .*input_layernorm\.modules_to_save\.default\.weight and .*input_layernorm\.weight",
+    "tokenizer.model: another tokenizer than": lambda t: t.tokenizer(t.mllm, lambda model: model.pieces.reverse()),
+    r"tokenizer\.model: the tokenizer of another model": lambda t: t.tokenizer(t.mistral, make_pieces, 32000),
+    "MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of": lambda t: t.tokenizer(t.mistral, make_pieces, 200),
+    r"t5-v1_1-xxl/model\.safetensors: shared\.weight and encoder\.embed_tokens\.weight differ": two_embeddings,
+    r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0": lambda t: t.settings(
+        TRAINERS_CONFIG, rope_theta=5e5
     ),
-    "a weight with and without LoRA": (
-        lambda t: t.trained({**t.adapter(), f"{LAYER}.weight": torch.zeros(64, 64)}),
-        r"two keys for one weight: .*q_proj\.base_layer\.weight and .*q_proj\.weight",
+    r"MLLM-Qiqi/config\.json: of another model(?s:.*)_heads \(found 4": lambda t: t.settings(
+        TRAINERS_CONFIG, num_attention_heads=4
     ),
-    "a weight with and without a prefix": (
-        lambda t: t.trained({**t.adapter(), f"module.{NORM}.original_module.weight": torch.zeros(64)}),
-        r"two keys for one weight: llm\.(.*) and module\.llm\.\1",
+    r"not the Mistral(?s:.*)sliding_attention \(found": lambda t: t.settings(
+        rope_parameters={"sliding_attention": {"rope_theta": 1e6}}
     ),
-    "a merged weight beside the adapter's": (
-        lambda t: t.trained({**t.adapter(), "llm.lm_head.weight": torch.zeros(4)}),
-        r"two keys for one weight: llm\.base_model\.model\.lm_head\.weight and llm\.lm_head\.weight",
-    ),
-    "two sets of weights in one file": (
-        lambda t: t.trained({"module": t.adapter(), "state_dict": t.adapter()}),
-        "two sets of weights: entries module and state_dict",
-    ),
-    "the weights in two files": (
-        lambda t: write(t.mllm / "model.safetensors", t.adapter()),
-        r"MLLM-Qiqi: the same weights in two files: model\.safetensors and pytorch_model\.bin",
-    ),
-    "an adapter beside whole weights": (
-        lambda t: write(t.mllm / "adapter_model.bin", t.adapter()),
-        r"is in two files: pytorch_model\.bin and adapter_model\.bin",
-    ),
-    "a setting twice": (
-        lambda t: (t.mistral / "config.json").write_text('{"rope_theta": 1, "rope_theta": 10000.0}'),
-        r"config\.json: not JSON \('rope_theta' is given twice\)",
-    ),
-    # Settings that change numbers; more of them are in SETTINGS.
-    "rope twice": (
-        lambda t: t.settings(rope_parameters={"rope_theta": 1e6}),
-        r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)",
-    ),
-    "heads of the published size": (
-        lambda t: t.settings(hidden_size=4096, num_hidden_layers=32, intermediate_size=14336, num_attention_heads=64),
-        r"num_attention_heads \(found 64, expected 32\)",
-    ),
-    "quantization_config": (
-        lambda t: t.settings(quantization_config={"quant_method": "awq"}),
-        r"Mistral.*config\.json: quantised weights: quantization_config names awq",
-    ),
-    "another model": (lambda t: t.settings(model_type="llama"), "model_type is 'llama', not 'mistral'"),
-    "no size": (lambda t: t.settings(hidden_size=None), "sizes missing or not positive(?s:.*)hidden_size"),
-    "fewer layers": (lambda t: t.settings(num_hidden_layers=1), r"unexpected(?s:.*)layers\.1\."),
-    "a trainer's own rope_theta": (
-        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", rope_theta=5e5),
-        r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0",
-    ),
-    "a trainer's own heads": (
-        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", num_attention_heads=4),
-        r"MLLM-Qiqi/config\.json: of another model than .*(?s:.*)num_attention_heads \(found 4, expected 2\)",
-    ),
-    "tied, and yet a head of its own": (
-        lambda t: t.settings(tie_word_embeddings=True),
-        r"config\.json ties the embedding to the head, and .*lm_head\.weight differs",
+    r"unexpected(?s:.*)layers\.1\.": lambda t: t.settings(num_hidden_layers=1),
+    r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y": lambda t: t.language(
+        {**t.base(), "x.y": torch.ones(1)}
     ),
     # LoRA whose scale is another.
-    "rank 64 without an alpha": (
-        lambda t: t.trained(scaled(t.adapter(), 64)),
-        r"so its scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER",
+    r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER": lambda t: t.decoder(
+        scaled(t.denoiser(), 128), wrapper="module"
     ),
-    "denoiser of rank 128 without an alpha": (
-        lambda t: t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
-        r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER",
+    r"LoRA on weights that already differ from Mistral's.*q_proj\.weight; remove the adapter": merged_beside_adapter,
+    "two values for alpha(?s:.*)found 32, expected 16, by --alpha": lambda t: (
+        t.low_rank(),
+        t.alpha.update(predictor=16),
     ),
-    "LoRA beside the model that it was merged into": (
-        merged_beside_adapter,
-        r"LoRA on weights that already differ from Mistral's, as after a merge: .*q_proj\.weight; remove the adapter",
-    ),
-    "a config of another rank": (lambda t: t.low_rank(r=16), r"rank \(found 32, expected 16\)"),
-    "--alpha beside a config of another": (
-        lambda t: (t.low_rank(), t.alpha.update(predictor=16)),
-        r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)",
-    ),
-    "--alpha without LoRA": (
-        lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
-        r"no LoRA that an alpha would apply to; leave --alpha predictor out",
-    ),
-    "malformed settings of LoRA": (
-        lambda t: t.low_rank(
-            lora_alpha=float("nan"), r=0, target_modules="(", modules_to_save="norm", rank_pattern=[1]
-        ),
-        r"malformed\n  missing \(5\)(?s:.*)lora_alpha(?s:.*)r\n(?s:.*)target_modules",
-    ),
-    "no head of its own": (
-        lambda t: t.trained(without(t.adapter(), "lm_head")),
-        r"pytorch_model\.bin: (?s:.*)missing \(1\)(?s:.*)lm_head\.weight",
-    ),
-    "one LoRA pair missing": (
-        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_")),
-        r"missing(?s:.*)q_proj\.lora_A\.default\.weight",
-    ),
-    "half a LoRA pair missing": (
-        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_A")),
-        r"the other half of .*q_proj\.lora_B\.default\.weight",
-    ),
-    "all LoRA lost": (lambda t: t.trained(without(t.adapter(), ".lora_")), r"missing(?s:.*)lora_A\.default\.weight"),
-    "all LoRA lost, base from Mistral": (
-        lambda t: t.trained(without(t.adapter(), ".lora_", ".base_layer")),
-        r"missing(?s:.*)lora_A\.default\.weight",
-    ),
-    "a denoiser that lost a third of its LoRA": (
-        lambda t: t.decoder(without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"),
-        r"missing(?s:.*)matrix_A\.1",
+    "no LoRA that .*; leave --alpha predictor out": lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
+    r"missing(?s:.*)matrix_A\.1": lambda t: t.decoder(
+        without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"
     ),
     # Other forms, by their names, and the file that has them.
-    "NF4": (
-        quantised("weight", "weight.absmax", "weight.quant_state.bitsandbytes__nf4"),
-        r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(NF4 or FP4\); found .*absmax",
+    **{
+        rf"Mistral.*/model\.safetensors: .*{re.escape(kind)}.*; found .*q_proj\.": lambda t, suffixes=suffixes: (
+            quantised(t, *suffixes.split())
+        )
+        for kind, suffixes in {
+            "(NF4 or FP4)": "weight weight.absmax weight.quant_state.bitsandbytes__nf4",
+            "bitsandbytes (INT8)": "weight SCB",
+            "GPTQ": "qweight qzeros scales g_idx",
+            "AWQ": "qweight qzeros scales",
+            "FP8": "weight weight_scale_inv",
+            "compressed-tensors": "weight_packed weight_scale weight_shape",
+            "NVFP4": "weight weight_scale weight_scale_2 input_scale",
+            "EETQ": "weight weight_scales",
+            "Quanto": "weight._data weight._scale",
+            "AQLM": "codes codebooks scales",
+            "HQQ": "W_q meta nbits",
+            "ExLlamaV2": "q_weight q_scale q_invperm q_groups",
+            "MLX": "weight scales biases",
+            "DoRA": "weight lora_magnitude_vector.weight",
+            "LoHa": "weight hada_w1_a hada_w1_b",
+            "LoKr": "weight lokr_w1",
+            "IA3": "weight ia3_l.default",
+            "OFT": "weight oft_R.default.weight",
+            "VeRA": "weight vera_lambda_d.default",
+            "LoRA on the embedding": "weight lora_embedding_A.default",
+            "LoRA with biases": "weight lora_B.default.bias",
+            "kohya": "lora_down.weight alpha",
+            "fused": "qkv_proj.weight",
+            "diffusers": "transformer_blocks.0.weight",
+        }.items()
+    },
+    **{
+        rf"Mistral.*found {re.escape(name)}: {words}": lambda t, name=name: t.weights.rename(t.mistral / name)
+        for name, words in {
+            "mistral.Q4_K_M.gguf": r"weights quantised for llama\.cpp",
+            "__0_0.distcp": "a distributed checkpoint",
+            "model-00001-of-00002.safetensors": "a shard; put its index",
+            "model.safetensors.part1": "of a download",
+            "model.fp16.safetensors": "by another name",
+            "consolidated.safetensors": "Mistral's own form",
+            "model.safetensors.lnk": "a shortcut of Windows",
+        }.items()
+    },
+    r"MLLM-Qiqi/pytorch_model\.bin .*found pytorch_model\.bin: a link that leads nowhere": lambda t: (
+        (t.mllm / "pytorch_model.bin").unlink(),
+        (t.mllm / "pytorch_model.bin").symlink_to("pytorch_model.bin"),
     ),
-    "INT8": (quantised("weight", "SCB"), r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(INT8\)"),
-    "GPTQ": (quantised("qweight", "qzeros", "scales", "g_idx"), r"Mistral.*/model\.safetensors: .*by GPTQ"),
-    "AWQ": (quantised("qweight", "qzeros", "scales"), r"Mistral.*/model\.safetensors: .*by AWQ"),
-    "FP8": (quantised("weight", "weight_scale_inv"), r"Mistral.*/model\.safetensors: .*FP8"),
-    "a pointer of Git LFS": (
-        lambda t: (t.mistral / "tokenizer.model").write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
-        r"tokenizer\.model: a Git LFS pointer.*git lfs pull",
+    r"pytorch_model\.bin: its download was not finished": lambda t: (t.mllm / "pytorch_model.bin.aria2").touch(),
+    r"model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder": lambda t: vae_inside(t, 0.1),
+    **{
+        words + ".*, which its file latest names": lambda t, step=step: (t.steps / "latest").write_text(step)
+        for step, words in {
+            "global_step2000": "global_step2000/mp_rank_00",
+            "../VDM_Decoder-Qiqi/1": r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00",
+        }.items()
+    },
+    "latest, which selects one of 1, 2": lambda t: (
+        shutil.copytree(t.steps / "1", t.steps / "2"),
+        (t.steps / "latest").unlink(),
     ),
-    "a web page": (
-        lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"\n<!DOCTYPE html>\n<html>Sign in</html>"),
-        r"pytorch_model\.bin: a web page.*/resolve/",
-    ),
-    "GGUF by another name": (
-        lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"GGUF\x03\0\0\0" + bytes(99)),
-        r"MLLM-Qiqi/pytorch_model\.bin: weights quantised for llama\.cpp \(GGUF\)",
-    ),
-    "GGUF in place of Mistral": (
-        lambda t: (t.mistral / "model.safetensors").rename(t.mistral / "mistral.Q4_K_M.gguf"),
-        r"Mistral.*found mistral\.Q4_K_M\.gguf: weights quantised for llama\.cpp",
-    ),
-    "a key of nothing in Mistral": (
-        lambda t: t.language({**t.base(), "x.y": torch.zeros(1)}),
-        r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y",
-    ),
-    "a tokenizer of as many pieces": (other_tokenizer(32000), r"tokenizer\.model: the tokenizer of another model"),
-    "a tokenizer of other pieces": (
-        other_tokenizer(200),
-        r"MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of",
-    ),
-    "another vae in the denoiser's file": (
-        lambda t: vae_inside(t, 0.1),
-        r"mp_rank_00_model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder",
-    ),
-    "latest of a missing step": (
-        lambda t: (t.steps / "latest").write_text("global_step2000"),
-        r"global_step2000/mp_rank_00.*which its file latest names \(steps with weights: 1\)",
-    ),
-    "latest outside the folder": (
-        lambda t: (t.steps / "latest").write_text("../VDM_Decoder-Qiqi/1"),
-        r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00.*which its file latest names",
-    ),
-    "two steps and no latest": (
-        lambda t: (shutil.copytree(t.steps / "1", t.steps / "2"), (t.steps / "latest").unlink()),
-        "latest, which selects one of 1, 2",
-    ),
-    "an index that leads outside": (index_with("../"), r"index\.json: the index names files outside its folder"),
-    "an index of absolute names": (index_with("/"), r"index\.json: the index names files outside its folder"),
-    "a shard that is gone": (
-        lambda t: (index_with("")(t), (t.mistral / "model-00002-of-00002.safetensors").unlink()),
-        r"model-00002-of-00002\.safetensors: no such file",
-    ),
-    "no config.json of JSON": (
-        lambda t: (t.mistral / "config.json").write_text("["),
-        r"config\.json: not JSON .*again",
+    r"index\.json: the index names files outside its folder": lambda t: index_with(t, "../"),
+    r"model-00002-of-00002\.safetensors: no such file": lambda t: (
+        index_with(t, ""),
+        (t.mistral / "model-00002-of-00002.safetensors").unlink(),
     ),
 }
 
 
-SETTINGS: dict[str, list[tuple[str, object]]] = {
+SETTINGS: dict[str, list[dict[str, object]]] = {
     "not the Mistral that the release was trained with": [
-        ("rope_scaling", {"factor": 8.0}),
-        ("rope_type", "yarn"),
-        ("rope_theta", 1e6),
-        ("hidden_act", "gelu"),
-        ("head_dim", 999),
-        ("sliding_window", None),
-        ("rms_norm_eps", 1e-6),
-        ("attention_bias", True),
+        {"rope_scaling": {"factor": 8.0}},
+        {"rope_type": "yarn"},
+        {"rope_theta": 1e6},
+        {"hidden_act": "gelu"},
+        {"head_dim": 999},
+        {"sliding_window": None},
+        {"rms_norm_eps": 1e-6},
+        {"attention_bias": True},
+        {"num_attention_heads": 64, "hidden_size": 4096, "num_hidden_layers": 32, "intermediate_size": 14336},
     ],
+    "rope_parameters differs from the setting beside it": [
+        {"rope_theta": 10000.0, "rope_parameters": {"rope_theta": 1e6}}
+    ],
+    r"Mistral.*config\.json: quantised weights: .* names awq": [{"quantization_config": {"quant_method": "awq"}}],
+    "sizes missing or not positive": [{"num_hidden_layers": 10**9}, {"hidden_size": None}, {"hidden_size": [64]}],
+    "model_type is 'llama', not 'mistral'": [{"model_type": "llama"}],
+    r"config\.json ties the embedding to the head, and .*lm_head\.weight differs": [{"tie_word_embeddings": True}],
+}
+LORA_SETTINGS: dict[str, list[dict[str, object]]] = {
     "an adapter that cannot be merged": [
-        ("use_dora", True),
-        ("bias", "all"),
-        ("init_lora_weights", "pissa"),
-        ("alpha_pattern", {"q_proj": 8}),
-        ("unheard_of", 2),
+        {"use_dora": True},
+        {"bias": "all"},
+        {"init_lora_weights": "pissa"},
+        {"alpha_pattern": {"q_proj": 8}},
+        {"unheard_of": 2},
+    ],
+    r"rank \(found 32, expected 16\)": [{"r": 16}],
+    r"malformed\n  missing \(1\)": [
+        {"lora_alpha": float("nan")},
+        {"r": 0},
+        {"layers_to_transform": "0"},
+        {"target_modules": "("},
+        {"exclude_modules": 5},
+        {"modules_to_save": "norm"},
+        {"rank_pattern": [1]},
     ],
 }
 
@@ -363,19 +415,29 @@ def test_a_form_gives_the_releases_weights(tree: Tree, published: Tensors, form:
         torch.testing.assert_close(value, expected, atol=tolerance, rtol=tolerance, msg=name)
 
 
-@pytest.mark.parametrize("form", REFUSED)
-def test_a_form_is_refused_in_words(tree: Tree, form: str) -> None:
-    change, words = REFUSED[form]
-    change(tree)
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_form_is_refused_in_words(tree: Tree, words: str) -> None:
+    REFUSED[words](tree)
     with pytest.raises(CheckpointError, match=words):
         tree.read()
 
 
-@pytest.mark.parametrize(("what", "name", "value"), [(what, *one) for what, some in SETTINGS.items() for one in some])
-def test_a_setting_that_changes_numbers_is_refused(tree: Tree, what: str, name: str, value: object) -> None:
-    (tree.low_rank if "adapter" in what else tree.settings)(**{name: value})
-    with pytest.raises(CheckpointError, match=f"{what}(?s:.*){name} \\(found {re.escape(str(value))}, expected "):
+@pytest.mark.parametrize(
+    ("write", "what", "changed"),
+    [
+        (write, what, one)
+        for write, table in ((Tree.settings, SETTINGS), (Tree.low_rank, LORA_SETTINGS))
+        for what, some in table.items()
+        for one in some
+    ],
+)
+def test_a_setting_that_changes_numbers_is_refused(
+    tree: Tree, write: Callable[..., None], what: str, changed: dict[str, object]
+) -> None:
+    write(tree, **changed)
+    with pytest.raises(CheckpointError, match=what) as caught:
         tree.read()
+    assert next(iter(changed)) in str(caught.value)
 
 
 def test_what_no_part_uses_is_listed(tree: Tree) -> None:
@@ -388,7 +450,7 @@ def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     listed = "\n".join(tree.read().not_used)
     for what in (
         "predictor: not used: logits_scaling (a setting of ",
-        "predictor: not used: epoch (an entry beside the weights)",
+        "predictor: not used: epoch: 3 (an entry beside the weights)",
         "denoiser: not used: conditioner.embedder (the text tower is a separate part",
         "denoiser: not used: ema (another copy of the weights, such as their average; to export it, ",
         f"predictor: not used: {adapter} (beside the weights that are read)",
@@ -396,6 +458,15 @@ def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     ):
         assert what in listed
     assert "use_cache" not in listed
+
+
+def test_places_passed_over_are_listed(tree: Tree) -> None:
+    places = {"Game-Qiqi/MLLM": tree.mllm, "vae/3d-vae.pt": tree.vae}
+    for place, of in places.items():
+        (tree.folder / place).parent.mkdir(parents=True)
+        (shutil.copytree if of.is_dir() else shutil.copy)(of, tree.folder / place)
+    listed = tree.read().not_used
+    assert all(f"not used: {tree.folder / place} ({of} is read)" in listed for place, of in places.items())
 
 
 def test_a_merged_adapters_config_is_listed(tree: Tree) -> None:

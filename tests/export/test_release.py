@@ -196,3 +196,8 @@ def test_a_weight_that_the_precision_cannot_hold_ends_the_export(release: Path, 
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
     for step in export_steps(source, {"denoiser": "bf16"}):
         run_step(step, tmp_path, Watching())
+    tensors["model.diffusion_model.transformer.final_layernorm.weight"][0] = torch.inf
+    torch.save({"module": tensors}, tmp_path / "given" / SAT)
+    (step, _) = export_steps(from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE), {"denoiser": "bf16"})
+    with pytest.raises(CheckpointError, match=r"denoiser\.final_norm\.weight: a weight is not finite"):
+        run_step(step, tmp_path, Watching())

@@ -109,6 +109,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "code as the whole": (Evil(), "no turns"),
     "weights": ({"a.weight": torch.zeros(2)}, r"not a turn of inference_MLLM.py\n(?s:.*)a\.weight"),
     "three strengths": ({"turn_1": [torch.zeros(1, *SHAPE), "x", [1, 0, 0]]}, "not a turn"),
+    "strengths in a tensor": ({"turn_1": [torch.zeros(1, *SHAPE), "x", torch.zeros(4)]}, "not a turn"),
+    "one turn twice": ({**published(1), "turn_01": published(1)["turn_1"]}, r"not a turn(?s:.*)turn_01"),
+    "a turn of 5000 digits": ({"turn_" + "9" * 5000: published(1)["turn_1"]}, "not a turn"),
     "another width": ({"turn_1": [torch.zeros(1, 226, 1920), "x", [1, 0, 0, 0]]}, "shots of another model"),
     "numbers that are not finite": (
         {"turn_1": [torch.full((1, *SHAPE), torch.nan), "x", [1, 0, 0, 0]]},

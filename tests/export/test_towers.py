@@ -104,6 +104,8 @@ def test_towers_that_the_encoder_was_not_trained_on_are_refused(tmp_path: Path) 
         ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', not a number above 0; download it again"),
         ({"d_ff": 40}, r"misshapen .*\n.*wi_0\.weight \(found \[48, 32\], expected \[40, 32\]\)"),
         ({"dense_act_fn": "relu"}, "not a T5-v1.1 model: .*dense_act_fn 'relu'"),
+        ({"quantization_config": {"quant_method": "quanto"}}, "quantised weights: quantization_config names quanto"),
+        ({"d_kv": 10**9}, r"d_kv \(found 1000000000, expected 1 to"),
         ({"num_layers": 4}, r"missing .*\n.*encoder\.block\.3\."),
     ],
 )
@@ -130,6 +132,8 @@ def test_other_open_clip_folders_are_refused(tmp_path: Path) -> None:
     refused(r"open_clip_config\.json: head width 3 does not divide width 16")
     config.write_text(json.dumps({"model_cfg": {"vision_cfg": {"ls_init_value": 0.1}}}))
     refused(r"of another kind(?s:.*)ls_init_value \(found 0\.1")
+    config.write_text(json.dumps({**json.loads(plain), "preprocess_cfg": {"mean": [0.5, 0.5, 0.5]}}))
+    refused(r"of another kind(?s:.*)mean \(found \[0\.5, 0\.5, 0\.5\], expected \[0\.48")
     config.write_text(plain)
     save_file({**tensors, "visual.conv1.weight": torch.zeros(3)}, path)
     refused(r"open_clip_model\.safetensors: not (?s:.*)conv1\.weight \(found \[3\], expected 4 axes\)")

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tiny_release import PICTURE
 from torch import Tensor
 
@@ -39,12 +39,20 @@ class Tree:
         return self.folder / "Mistral-7B-Instruct-v0.1"
 
     @property
+    def weights(self) -> Path:
+        return self.mistral / "model.safetensors"
+
+    @property
     def mllm(self) -> Path:
         return self.folder / "AnimeGamer/MLLM-Qiqi"
 
     @property
     def steps(self) -> Path:
         return self.folder / "AnimeGamer/VDM_Decoder-Qiqi"
+
+    @property
+    def vae(self) -> Path:
+        return self.folder / "CogVideoX-2b-sat/vae/3d-vae.pt"
 
     def adapter(self) -> Tensors:
         return dict(torch.load(self.mllm / "pytorch_model.bin", weights_only=True))
@@ -53,20 +61,20 @@ class Tree:
         return dict(torch.load(self.steps / "1/mp_rank_00_model_states.pt", weights_only=True)["module"])
 
     def base(self) -> Tensors:
-        return load_file(self.mistral / "model.safetensors")
+        return load_file(self.weights)
 
     def trained(self, tensors: Mapping[str, Any], name: str = "pytorch_model.bin", wrapper: str = "") -> None:
         """The predictor's file in place of the release's."""
         (self.mllm / "pytorch_model.bin").unlink(missing_ok=True)
         write(self.mllm / name, tensors, wrapper)
 
-    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", wrapper: str = "") -> None:
+    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", **how: Any) -> None:
         """The denoiser's file in place of the release's."""
         shutil.rmtree(self.steps / "1", ignore_errors=True)
-        write(self.steps / name, tensors, wrapper)
+        write(self.steps / name, tensors, **how)
 
     def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
-        (self.mistral / "model.safetensors").unlink()
+        self.weights.unlink()
         write(self.mistral / name, tensors)
 
     def settings(self, path: str = "config.json", **changed: object) -> None:
@@ -77,11 +85,19 @@ class Tree:
     def low_rank(self, **changed: object) -> None:
         (self.mllm / "adapter_config.json").write_text(json.dumps({**LOW_RANK, **changed}), encoding="utf-8")
 
+    def tokenizer(self, folder: Path, change: Callable[..., object], *how: int) -> None:
+        """The language model's tokenizer, changed, in this folder."""
+        model = ModelProto.FromString((self.mistral / "tokenizer.model").read_bytes())
+        change(model, *how)
+        (folder / "tokenizer.model").write_bytes(model.SerializeToString())
+
     def read(self) -> ExportSource:
         return from_checkpoints(self.folder, "Qiqi", *PICTURE, self.alpha)
 
 
-def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "") -> None:
+def write(
+    path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "", notes: dict[str, str] | None = None
+) -> None:
     """As safetensors, torch.save or two shards with an index, by the name; inside: before each shard's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith(".index.json"):
@@ -92,7 +108,7 @@ def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str
         weight_map = {key: inside + name for name, keys in shards.items() for key in keys}
         path.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
     elif path.suffix == ".safetensors":
-        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
+        save_file({key: value.contiguous() for key, value in tensors.items()}, path, notes)
     else:
         torch.save({wrapper: tensors, "epoch": 3} if wrapper else tensors, path)
 
@@ -189,42 +205,38 @@ def stale_index(tree: Tree) -> None:
     (tree.mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
-def with_mark(path: Path) -> None:
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-
-
-def index_with(inside: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        tensors = tree.base()
-        (tree.mistral / "model.safetensors").unlink()
-        write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
-
-    return change
+def index_with(tree: Tree, inside: str) -> None:
+    tensors = tree.base()
+    tree.weights.unlink()
+    write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
 
 
 def vae_inside(tree: Tree, difference: float) -> None:
-    vae = torch.load(tree.folder / "CogVideoX-2b-sat/vae/3d-vae.pt", weights_only=True)["state_dict"]
+    vae = torch.load(tree.vae, weights_only=True)["state_dict"]
     inside = {f"first_stage_model.{key}": (value + difference).bfloat16() for key, value in vae.items()}
     tree.decoder({**tree.denoiser(), **inside, "conditioner.embedder": torch.zeros(2)}, wrapper="module")
 
 
-def quantised(*suffixes: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        key = "model.layers.0.self_attn.q_proj."
-        weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
-        tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
-
-    return change
+def quantised(tree: Tree, *suffixes: str) -> None:
+    key = "model.layers.0.self_attn.q_proj."
+    weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
+    tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
 
 
-def other_tokenizer(pieces: int) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        model = sentencepiece_model_pb2.ModelProto()
-        for number in range(pieces):
-            model.pieces.add(piece="<unk>" if number == 0 else f"p{number}", type=2 if number == 0 else 1)
-        (tree.mistral / "tokenizer.model").write_bytes(model.SerializeToString())
+def make_pieces(model: ModelProto, number: int) -> None:
+    model.Clear()
+    for one in range(number):
+        model.pieces.add(piece=f"p{one}" if one else "<unk>", type=1 if one else 2)
 
-    return change
+
+def two_embeddings(tree: Tree) -> None:
+    """The parts of T5's folder that are read first, with another embedding for its encoder."""
+    folder = tree.folder / "t5-v1_1-xxl"
+    folder.mkdir()
+    (tree.folder / "CLIP-ViT-B-16-laion2B-s34B-b88K").mkdir()
+    (folder / "config.json").write_text('{"model_type": "t5", "feed_forward_proj": "gated-gelu"}', encoding="utf-8")
+    twins = {"shared.weight": torch.zeros(2, 2), "encoder.embed_tokens.weight": torch.ones(2, 2)}
+    save_file(twins, folder / "model.safetensors")
 
 
 def without(tensors: Tensors, *parts: str) -> Tensors:

@@ -5,16 +5,19 @@ The layout is that of the reference's instructions; docs/EXPORT.md shows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from animegamer_export.checkpoints.folders import (
     DENOISER_FILE,
-    GGUF,
     WEIGHTS,
+    in_place_of_weights,
     published_weights,
+    read_text,
     read_with_shards,
+    require_readable,
     trained_weights,
 )
 from animegamer_rt.errors import CheckpointError
@@ -62,12 +65,16 @@ TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Paths of one release's checkpoints; adapter and denoiser are folders of what training wrote."""
+    """Paths of one release's checkpoints; adapter and denoiser are folders of what training wrote.
+
+    passed_over: places that could also have been read, and the one that is.
+    """
 
     mistral: Path
     adapter: Path
     denoiser: Path
     vae: Path
+    passed_over: Mapping[Path, Path]
 
     @property
     def tokenizer(self) -> Path:
@@ -93,19 +100,32 @@ def find_release(folder: Path, release: str) -> Release:
         raise CheckpointError("no such folder", where=folder, do="pass the one that holds " + MISTRAL[0])
     missing: list[str] = []
     mistral = folder / MISTRAL[0]
+    for one in (folder, mistral, *map(folder.joinpath, TOWERS)):
+        require_readable(one)
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
     if not any((mistral / name).is_file() for name in WEIGHTS):
-        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + _quantised(mistral))
-    adapter = _adapter(folder, release, missing)
-    vae = _first_file(folder, VAE, release, missing)
-    denoiser = _denoiser(folder, release, missing)
-    if missing:
+        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + in_place_of_weights(mistral))
+    adapters, denoisers, vaes = (
+        [folder / name.format(release=release) for name in one] for one in (ADAPTER, DENOISER, VAE)
+    )
+    adapter = next(filter(trained_weights, adapters), None)
+    vae = next(filter(Path.is_file, vaes), None)
+    if adapter is None:
+        missing.append(_lacking(folder, adapters, f"/{ADAPTER_FILE}"))
+    if vae is None:
+        missing.append(_lacking(folder, vaes))
+    denoiser = _denoiser(folder, denoisers, missing)
+    if missing or adapter is None or vae is None:
         known = _known_releases(folder)
         do = "run animegamer-rt fetch, or arrange the folders like this (links work):\n" + TREE
         if known and release not in known:
             do = f"or select the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
-    return Release(mistral, adapter, denoiser, vae)
+    passed_over: dict[Path, Path] = {}
+    for places, found in ((adapters, adapter), (denoisers, denoiser), (vaes, vae)):
+        used = {os.path.realpath(one) for one in (found, *found.parents)}
+        passed_over |= {place: found for place in places if place.exists() and os.path.realpath(place) not in used}
+    return Release(mistral, adapter, denoiser, vae, passed_over)
 
 
 def missing_towers(folder: Path) -> list[str]:
@@ -113,35 +133,24 @@ def missing_towers(folder: Path) -> list[str]:
     return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 
-def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:
-    places = [folder / name.format(release=release) for name in names]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        missing.append(" or ".join(name.format(release=release) for name in names))
-    return found or places[0]
+def _lacking(folder: Path, places: Sequence[Path], file: str = "") -> str:
+    """Words about places that lack their weights: a file in each, or themselves files."""
+    names = " or ".join(f"{place.relative_to(folder).as_posix()}{file}" for place in places)
+    return names + "".join(in_place_of_weights(place if file else place.parent) for place in places)
 
 
-def _adapter(folder: Path, release: str, missing: list[str]) -> Path:
-    places = [folder / name.format(release=release) for name in ADAPTER]
-    found = next((place for place in places if trained_weights(place)), None)
-    if found is None:
-        names = " or ".join(f"{name.format(release=release)}/{ADAPTER_FILE}" for name in ADAPTER)
-        missing.append(names + "".join(map(_quantised, places)))
-    return found or places[0]
-
-
-def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
+def _denoiser(folder: Path, places: Sequence[Path], missing: list[str]) -> Path:
     """The denoiser's folder: the step that `latest` names, else the only one that has weights, or the place itself."""
-    places = [folder / name.format(release=release) for name in DENOISER]
     for place in places:
         steps = [step for step in sorted(place.glob("*/")) if trained_weights(step)]
         found = ", ".join(step.name for step in steps) or "none"
         if (place / "latest").is_file():
-            named = (place / "latest").read_text(encoding="utf-8-sig", errors="replace").strip()
+            named = read_text(place / "latest").strip()
             if place / named in steps:
                 return place / named
             where = f"{place.relative_to(folder)}/{named}/{DENOISER_FILE}"
-            missing.append(f"{where}, which its file latest names (steps with weights: {found})")
+            there = f"steps with weights: {found}" + ("" if steps else in_place_of_weights(place / named))
+            missing.append(f"{where}, which its file latest names ({there})")
             return place
         if trained_weights(place):
             return place
@@ -150,15 +159,8 @@ def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
         if steps:
             missing.append(f"{place.relative_to(folder)}/latest, which selects one of {found}")
             return steps[0]
-    names = " or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER)
-    missing.append(names + "".join(map(_quantised, places)))
+    missing.append(_lacking(folder, places, f"/*/{DENOISER_FILE}"))
     return places[0]
-
-
-def _quantised(folder: Path) -> str:
-    """Words about llama.cpp's files in a folder without weights, or nothing."""
-    names = sorted(path.name for path in folder.glob("**/*.gguf"))
-    return f" (found {names[0]}: {GGUF})" if names else ""
 
 
 def _with_settings(folder: Path) -> list[Path]:

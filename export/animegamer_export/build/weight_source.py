@@ -19,7 +19,8 @@ from torch import Tensor
 
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.added_tokens import added_tokens
-from animegamer_export.checkpoints.files import Shape, count_pieces
+from animegamer_export.checkpoints.files import Shape, count_pieces, same_tokens
+from animegamer_export.checkpoints.folders import read_json
 from animegamer_export.checkpoints.predictor import open_predictor
 from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parts.streamed.parts import (
@@ -38,7 +39,7 @@ from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR,
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
 
-from .checkpoint_folders import TOWERS, find_release, missing_towers
+from .checkpoint_folders import TOWERS, Release, find_release, missing_towers
 from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
@@ -47,7 +48,8 @@ PLAY_PARTS = PLAY_ROLES
 TAKE_TOKENIZER = "use tokenizer.model of Mistral-7B-Instruct-v0.1"
 PUBLISHED_TOKENIZER = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
 """sha256 of that file."""
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
+SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".json", ".yaml")
+"""Of weights, and of settings."""
 NO_ALPHA: Mapping[str, float] = {}
 
 
@@ -99,11 +101,12 @@ def from_checkpoints(
     Opens every file and matches all keys. Raises CheckpointError, and ConfigError for a size the vae cannot decode.
     """
     found = find_release(folder, release)
-    model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer)
+    tokens, model = _published_tokens(found.tokenizer), found.tokenizer.read_bytes()
     predictor, predictor_weights = open_predictor(
         found.mistral, found.adapter, max(tokens.values()) + 1, alpha.get(PREDICTOR)
     )
     _check_vocabulary(found.tokenizer, found.adapter, tokens, predictor.vocabulary)
+    _check_tokenizer(found.tokenizer, found.adapter, tokens)
     vae, vae_weights = releases.open_vae(found.vae)
     if height % vae.upscale or width % vae.upscale:
         raise ConfigError(
@@ -146,14 +149,11 @@ def from_checkpoints(
         towers,
         f"{folder} has no {' and no '.join(absent)}",
         unpublished,
-        tuple(
-            line
-            for name, weights, folders in (
-                (PREDICTOR, predictor_weights, (found.mistral, found.adapter)),
-                (DENOISER, both, (found.denoiser,)),
-                (VAE, vae_weights, ()),
-            )
-            for line in _not_used(name, weights, folders, found.files().get(name, []))
+        (
+            *(f"not used: {place} ({other} is read)" for place, other in found.passed_over.items()),
+            *_not_used(PREDICTOR, predictor_weights, (found.mistral, found.adapter), found),
+            *_not_used(DENOISER, both, (found.denoiser,), found),
+            *_not_used(VAE, vae_weights, (), found),
         ),
     )
 
@@ -226,9 +226,9 @@ def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
-def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], read: Sequence[Path]) -> list[str]:
-    """A line per reason for the keys, and for the files of `folders`, that a part does not use. read: its files."""
-    unused = {**weights.unused, **weights.file.beside}
+def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], found: Release) -> list[str]:
+    """A line per reason for the keys, and for the files of `folders`, that a part does not use."""
+    unused, read = {**weights.unused, **weights.file.beside}, found.files()[part]
     if not weights.ranks:
         unused |= {str(path): "the weights hold no LoRA" for path in read if path.name == "adapter_config.json"}
     for folder in folders:
@@ -236,7 +236,7 @@ def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], read: Sequ
         unused |= {
             str(path): "beside the weights that are read"
             for path in others
-            if path.suffix in WEIGHT_SUFFIXES and path.is_file() and not path.name.startswith(".")
+            if path.suffix in SUFFIXES and path.is_file() and not path.name.startswith(".")
         }
     reasons: dict[str, list[str]] = {}
     for key, why in unused.items():
@@ -251,6 +251,23 @@ def _published_tokens(model: Path) -> dict[str, int]:
     """Ids of the release's added tokens, which follow the language model's pieces (MODEL.md section 2)."""
     pieces = count_pieces(model, PUBLISHED_TOKENIZER, TAKE_TOKENIZER)
     return {name: pieces + number for number, name in enumerate(added_tokens())}
+
+
+def _check_tokenizer(model: Path, adapter: Path, tokens: Mapping[str, int]) -> None:
+    """Raises CheckpointError if the trainer's folder has a tokenizer that would give a prompt other tokens."""
+    own, added, ours = adapter / model.name, adapter / "added_tokens.json", tokens.values()
+    stated = read_json(added) if added.is_file() else {}
+    wrong: dict[str, tuple[object, object]] = {
+        name: (at, tokens.get(name, "an id that the release does not use"))
+        for name, at in stated.items()
+        if at != tokens.get(name, at) or (name not in tokens and at in ours)
+    }
+    if wrong:
+        do = "pass a model trained with the release's tokens, or remove this file if it is another's"
+        raise CheckpointError("other ids than the release's", where=added, misshapen=wrong, do=do)
+    if own.is_file() and not same_tokens(own, model):
+        do = "pass the model that it belongs to, or remove it"
+        raise CheckpointError(f"another tokenizer than {model}", where=own, do=do)
 
 
 def _check_vocabulary(model: Path, adapter: Path, tokens: Mapping[str, int], vocabulary: int) -> None:

@@ -26,7 +26,7 @@ MISTRAL_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "rope_type": ("default",),
     "type": ("default",),
     "partial_rotary_factor": (1, 1.0),
-    "rope_scaling": (None,),
+    "rope_scaling": (None, {"rope_type": "default"}, {"type": "default"}, {"rope_type": "default", "type": "default"}),
     "attention_bias": (False,),
     "mlp_bias": (False,),
 }
@@ -45,9 +45,14 @@ ADAPTER_NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 """Settings of an adapter and the values that change no number. Others, such as pissa, need a changed base model."""
 ADAPTER_HARMLESS = frozenset(
-    "base_model_name_or_path inference_mode lora_dropout megatron_core peft_version qalora_group_size revision "
-    "runtime_config task_type modules_to_save r lora_alpha use_rslora rank_pattern target_modules".split()
+    "auto_mapping base_model_name_or_path exclude_modules inference_mode layers_pattern layers_to_transform "
+    "lora_dropout megatron_core peft_version qalora_group_size revision runtime_config task_type "
+    "modules_to_save r lora_alpha use_rslora rank_pattern target_modules".split()
 )
+MAX_LAYERS, MAX_WIDTH = 1024, 2**20
+"""No model has more. A damaged config.json could ask for so many that their names take hours."""
+LISTS = frozenset({"block_out_channels"})
+"""Settings that are a list of sizes."""
 
 
 def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -58,10 +63,6 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if kind != "mistral":
         raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="pass the Mistral-7B folder")
-    if config.get("quantization_config"):
-        form = config["quantization_config"]
-        form = form.get("quant_method", "unnamed") if isinstance(form, dict) else form
-        raise CheckpointError(f"quantised weights: quantization_config names {form}", where=where, do=TAKE_FLOATS)
     rope = config.get("rope_parameters")
     rope = rope if isinstance(rope, Mapping) else {}
     for name in rope.keys() & config.keys():
@@ -69,11 +70,10 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
             config, {name: (rope[name],)}, "rope_parameters differs from the setting beside it", where, TAKE_MISTRAL
         )
     settings = {**rope, **config}
-    faults = [name for name in SIZES if not _positive_whole(settings.get(name))]
-    if faults:
-        raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
+    require_sizes(settings, SIZES, where)
     expected: dict[str, tuple[object, ...]] = {name: (value,) for name, value in MISTRAL.items()}
     expected |= {name: values for name, values in MISTRAL_DEFAULTS.items() if name in settings}
+    expected |= {name: (None,) for name in rope if name not in expected}
     if settings.get("head_dim") is not None:
         expected["head_dim"] = (settings["hidden_size"] / settings["num_attention_heads"],)
     others = [name for name in SIZES if "heads" not in name]
@@ -86,7 +86,27 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
 def unused_settings(config: Mapping[str, Any]) -> list[str]:
     """The settings of a language model's config.json that are set, and that nothing here knows."""
     known = {*MISTRAL, *MISTRAL_DEFAULTS, *SIZES, *MISTRAL_HARMLESS}
-    return sorted(name for name, value in config.items() if name not in known and value)
+    return sorted(name for name, value in config.items() if name not in known and value is not None)
+
+
+def require_floats(config: Mapping[str, Any], where: Path) -> None:
+    """Raises CheckpointError for the config.json of quantised weights."""
+    form = config.get("quantization_config") or config.get("compression_config")
+    if form:
+        form = form.get("quant_method", "unnamed") if isinstance(form, dict) else form
+        raise CheckpointError(f"quantised weights: quantization_config names {form}", where=where, do=TAKE_FLOATS)
+
+
+def require_sizes(config: Mapping[str, Any], names: Iterable[str], where: Path) -> None:
+    """Raises CheckpointError, naming all, for settings that are no size: a whole number, or a list of them."""
+    wrong: dict[str, tuple[object, object]] = {}
+    for name in names:
+        limit, value = MAX_LAYERS if "layers" in name else MAX_WIDTH, config.get(name)
+        numbers = value if name in LISTS and isinstance(value, list) and value else [value]
+        if not all(type(one) is int and 0 < one <= limit for one in numbers):
+            wrong[name] = (f"{value!r:.40}", f"1 to {limit}")
+    if wrong:
+        raise CheckpointError("sizes missing or not positive", where=where, misshapen=wrong, do=DOWNLOAD_AGAIN)
 
 
 def low_rank_scale(
@@ -96,10 +116,16 @@ def low_rank_scale(
 
     The config is not read for weights without LoRA, such as those it was merged into.
 
-    Raises CheckpointError if both give an alpha and they differ, or for settings that change what LoRA computes.
+    Raises CheckpointError if both give an alpha and they differ, if only the weights' own file mentions one, or for
+    settings that change what LoRA computes.
     """
     path = folder_of(trained) / "adapter_config.json"
-    if not path.is_file() or not any(naming.piece(key).role == "down" for key in file.shapes):
+    has_pairs = any(naming.piece(key).role == "down" for key in file.shapes)
+    if not path.is_file() or not has_pairs:
+        stated = next((name for name in file.beside if _is_other_alpha(name, published.alpha)), None)
+        if stated is not None and has_pairs and alpha is None:
+            do = "if it is of this LoRA, pass it with --alpha; else remove it"
+            raise CheckpointError(f"states an alpha beside the weights: {stated}", where=file.where, do=do)
         return published if alpha is None else LowRankScale(alpha)
     config = read_json(path)
     known = {*ADAPTER_NEUTRAL, *ADAPTER_HARMLESS}
@@ -111,12 +137,14 @@ def low_rank_scale(
     )
     stated, rank, targets = config.get("lora_alpha"), config.get("r"), config.get("target_modules")
     copies, pattern = config.get("modules_to_save") or [], config.get("rank_pattern") or {}
+    layers, excluded = config.get("layers_to_transform"), config.get("exclude_modules") or []
+    layers = layers if isinstance(layers, list) else [] if layers is None else [layers]
     kinds = {
         "lora_alpha": isinstance(stated, (int, float)) and 0 < stated < math.inf,
         "r": _positive_whole(rank),
-        "target_modules": isinstance(targets, list)
-        or (isinstance(targets, str) and _is_pattern(targets))
-        or not targets,
+        "layers_to_transform": all(type(one) is int and one >= 0 for one in layers),
+        "target_modules": targets is None or _names_modules(targets),
+        "exclude_modules": _names_modules(excluded),
         "modules_to_save": isinstance(copies, list),
         "rank_pattern": isinstance(pattern, dict) and all(map(_positive_whole, pattern.values())),
     }
@@ -128,13 +156,14 @@ def low_rank_scale(
     if alpha is not None and alpha != stated:
         wrong: dict[str, tuple[object, object]] = {"lora_alpha": (stated, f"{alpha:g}, by --alpha")}
         raise CheckpointError("two values for alpha", where=path, misshapen=wrong, do="leave --alpha out")
-    if isinstance(targets, list):
-        targets = tuple(map(str, targets))
-    elif targets == "all-linear":
-        targets = None
-    ranks = frozenset({rank, *pattern.values()})
     return LowRankScale(
-        float(config["lora_alpha"]), bool(config.get("use_rslora")), targets, tuple(map(str, copies)), ranks
+        float(config["lora_alpha"]),
+        bool(config.get("use_rslora")),
+        None if targets in (None, "all-linear") else _modules(targets),
+        tuple(map(str, copies)),
+        frozenset({config["r"], *pattern.values()}),
+        _modules(excluded),
+        tuple(layers),
     )
 
 
@@ -153,12 +182,25 @@ def require_rank(weight_map: WeightMap, part: str) -> None:
         )
 
 
-def _is_pattern(text: str) -> bool:
+def _is_other_alpha(entry: str, alpha: float) -> bool:
+    """Whether an entry beside weights, such as `ss_network_alpha: 16`, is another alpha than this."""
+    name, _, value = entry.partition(": ")
+    return re.fullmatch(r"((lora|network|ss_network)_)?alpha", name) is not None and value not in (
+        f"{alpha:g}",
+        f"{alpha}",
+    )
+
+
+def _names_modules(value: object) -> bool:
+    """Whether a setting is a list of names, or a regular expression."""
     try:
-        re.compile(text)
+        return isinstance(value, list) or (isinstance(value, str) and bool(re.compile(value)))
     except re.error:
         return False
-    return True
+
+
+def _modules(named: str | list[object]) -> str | tuple[str, ...]:
+    return named if isinstance(named, str) else tuple(map(str, named))
 
 
 def _words(numbers: Iterable[int]) -> str:

@@ -7,10 +7,12 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sentencepiece
+from google.protobuf.message import DecodeError
 from safetensors import SafetensorError, safe_open
+from sentencepiece import sentencepiece_model_pb2
 from torch import Tensor
 
 from animegamer_rt.bundle.files import sha256
@@ -26,16 +28,44 @@ PUBLISHED_PIECES = 32000
 """Of Mistral's and T5's tokenizer, and of Llama 2's."""
 WRAPPERS = ("module", "state_dict", "model", "model_state_dict")
 """Entries under which DeepSpeed, Lightning and others save a model's tensors."""
+MAX_WRAPPERS = 8
+"""One within the other; a file may hold itself."""
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
-QUANTISED = (
-    (r"\.absmax$|\.quant_map$|\.quant_state\.", "bitsandbytes (NF4 or FP4)"),
-    (r"\.SCB$", "bitsandbytes (INT8)"),
-    (r"\.g_idx$", "GPTQ"),
-    (r"\.(qweight|qzeros)$", "AWQ"),
-    (r"\.weight_scale(_inv)?$", "FP8 with scales"),
+MERGE = "merge it into the model with the tool that trained it, and pass the merged model"
+QUANTISED = {
+    r"\.absmax$|\.quant_map$|\.quant_state\.": "bitsandbytes (NF4 or FP4)",
+    r"\.SCB$": "bitsandbytes (INT8)",
+    r"\.g_idx$": "GPTQ",
+    r"\.(qweight|qzeros)$": "AWQ",
+    r"\.weight_packed$": "compressed-tensors",
+    r"\.weight_scale_2$": "ModelOpt (NVFP4)",
+    r"\.weight_scale(_inv)?$": "FP8 or INT8 with scales",
+    r"\.weight_scales$": "EETQ",
+    r"\.weight(\.|:)_(data|scale|qdata)$": "Quanto or torchao",
+    r"\.codebooks$": "AQLM",
+    r"\.W_q$": "HQQ",
+    r"\.q_(invperm|groups)$": "ExLlamaV2",
+    r"\.biases$": "MLX",
+}
+OTHER_ADAPTERS = {
+    r"lora_magnitude_vector|dora_scale": "DoRA",
+    r"\.hada_w": "LoHa",
+    r"\.lokr_w": "LoKr",
+    r"\.ia3_l(\.|$)": "IA3",
+    r"\.oft_[RSrs]\b": "OFT",
+    r"\.vera_lambda_": "VeRA",
+    r"\.lora_embedding_": "LoRA on the embedding",
+    r"\.lora_B\..*\bbias$": "LoRA with biases",
+    r"\blora_unet_|\.lora_(down|up)\.": "LoRA under kohya's names",
+}
+OTHER_FORMS = (
+    *((pattern, f"weights quantised by {tool}", TAKE_FLOATS) for pattern, tool in QUANTISED.items()),
+    *((pattern, f"an adapter of another kind ({kind})", MERGE) for pattern, kind in OTHER_ADAPTERS.items()),
+    (r"\.(qkv_proj|gate_up_proj)\.", "matrices that are fused, as for vLLM", "pass the model as transformers saves it"),
+    (r"(^|\.)transformer_blocks\.\d", "the names of diffusers", "convert it to the published names, which are SAT's"),
 )
-"""Patterns of the keys that a form of quantised weights has, and its name."""
+"""Patterns of the keys that files of other forms have, what those are, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +117,9 @@ def open_torch(path: Path) -> TensorFile:
     """
     loaded = load_torch(path)
     beside: dict[str, object] = {}
-    while isinstance(loaded, Mapping):
+    for _ in range(MAX_WRAPPERS):
+        if not isinstance(loaded, Mapping):
+            break
         inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]
         if len(inner) > 1:
             raise CheckpointError(
@@ -95,7 +127,9 @@ def open_torch(path: Path) -> TensorFile:
             )
         if not inner:
             break
-        beside |= {_name(key): value for key, value in loaded.items() if key != inner[0]}
+        for key, value in loaded.items():
+            if key != inner[0]:
+                beside[f"{_name(key)}: {value}" if isinstance(value, (int, float)) else _name(key)] = value
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise CheckpointError(
@@ -104,9 +138,11 @@ def open_torch(path: Path) -> TensorFile:
             do="use the published file, which needs none",
         )
     if not isinstance(loaded, Mapping):
-        raise CheckpointError(f"holds {_kind(loaded)}, not named tensors", where=path, do="pass the checkpoint itself")
+        raise CheckpointError(
+            f"holds {kind_of(loaded)}, not named tensors", where=path, do="pass the checkpoint itself"
+        )
     foreign = [
-        f"{_name(key)} ({_kind(value)})"
+        f"{_name(key)} ({kind_of(value)})"
         for key, value in loaded.items()
         if not isinstance(value, StoredTensor) or not isinstance(key, str)
     ]
@@ -138,7 +174,9 @@ def open_safetensors(path: Path) -> TensorFile:
             f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
-    return _tensor_file(path, shapes, handle.get_tensor, {key: one.get_dtype() for key, one in slices.items()})
+    types = {key: one.get_dtype() for key, one in slices.items()}
+    notes = (f"{name}: {text:.60}" for name, text in (handle.metadata() or {}).items() if name != "format")
+    return _tensor_file(path, shapes, handle.get_tensor, types, dict.fromkeys(notes, "a note in the file's header"))
 
 
 def open_weights(paths: Sequence[Path]) -> TensorFile:
@@ -147,7 +185,28 @@ def open_weights(paths: Sequence[Path]) -> TensorFile:
     Raises CheckpointError if two of them hold one key.
     """
     files = [_shards(path) if path.suffix == ".json" else _open(path) for path in paths]
-    return files[0] if len(files) == 1 else _joined(paths[0].parent, files)
+    return files[0] if len(files) == 1 else joined(paths[0].parent, files)
+
+
+def joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
+    """Several files as one. Raises CheckpointError if two of them hold one key."""
+    holder: dict[str, TensorFile] = {}
+    for file in files:
+        for key in file.shapes:
+            if key in holder:
+                raise CheckpointError(
+                    f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
+                    where=where,
+                    do="keep the right one",
+                )
+            holder[key] = file
+    return TensorFile(
+        where,
+        {key: file.shapes[key] for key, file in holder.items()},
+        lambda key: holder[key].read(key),
+        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
+        beside={name: why for file in files for name, why in file.beside.items()},
+    )
 
 
 def renamed(file: TensorFile, rename: Callable[[str], str]) -> TensorFile:
@@ -183,6 +242,18 @@ def count_pieces(path: Path, published: str, do: str) -> int:
         wrong: dict[str, tuple[object, object]] = {"sha256": (found, published)}
         raise CheckpointError("the tokenizer of another model", where=path, misshapen=wrong, do=do)
     return pieces
+
+
+def same_tokens(path: Path, other: Path) -> bool:
+    """Whether two sentencepiece models give every text the same pieces; a trainer may save one in other bytes."""
+    contents, messages = (path.read_bytes(), other.read_bytes()), cast(Any, sentencepiece_model_pb2)
+    try:
+        first, second = map(messages.ModelProto.FromString, contents)
+    except DecodeError:
+        return False
+    kinds = [(one.trainer_spec.model_type, one.trainer_spec.byte_fallback) for one in (first, second)]
+    same = kinds[0] == kinds[1] and first.pieces == second.pieces and first.normalizer_spec == second.normalizer_spec
+    return bool(same)
 
 
 def _unreadable(path: Path, error: OSError) -> CheckpointError:
@@ -221,28 +292,8 @@ def _shards(index: Path) -> TensorFile:
         for path, file in files.items()
     ]
     unlisted = [key for path, file in files.items() for key in file.shapes.keys() - set(names.values())]
-    joined = _joined(index.parent, chosen)
-    return replace(joined, beside={**joined.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
-
-
-def _joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
-    holder: dict[str, TensorFile] = {}
-    for file in files:
-        for key in file.shapes:
-            if key in holder:
-                raise CheckpointError(
-                    f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
-                    where=where,
-                    do="keep the right one",
-                )
-            holder[key] = file
-    return TensorFile(
-        where,
-        {key: file.shapes[key] for key, file in holder.items()},
-        lambda key: holder[key].read(key),
-        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
-        beside={name: why for file in files for name, why in file.beside.items()},
-    )
+    whole = joined(index.parent, chosen)
+    return replace(whole, beside={**whole.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
 
 
 def _tensor_file(
@@ -252,12 +303,15 @@ def _tensor_file(
     types: Mapping[str, str],
     beside: Mapping[str, str] | None = None,
 ) -> TensorFile:
-    """Without the components that training adds to keys. Raises CheckpointError for quantised weights, by name."""
-    for pattern, form in QUANTISED:
+    """Without the components that training adds to keys. Raises CheckpointError for OTHER_FORMS and FP8."""
+    for pattern, form, do in OTHER_FORMS:
         found = next((key for key in shapes if re.search(pattern, key)), None)
         if found is not None:
-            raise CheckpointError(f"weights quantised by {form}; found {found}", where=where, do=TAKE_FLOATS)
+            raise CheckpointError(f"{form}; found {found}", where=where, do=do)
     non_float = {key: name for key, name in types.items() if name not in FLOATS}
+    for key, name in non_float.items():
+        if name.lower().startswith(("f8", "float8")):
+            raise CheckpointError(f"weights in FP8; found {key} of {name}", where=where, do=TAKE_FLOATS)
     return renamed(TensorFile(where, shapes, read, non_float, beside or {}), plain_key)
 
 
@@ -279,7 +333,7 @@ def _end(key: str) -> str:
     return ".".join(key.split(".")[-3:])
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
     """Describes an entry by the class name in its file."""
     if isinstance(value, StandIn):
         return value.named
@@ -287,4 +341,4 @@ def _kind(value: object) -> str:
 
 
 def _name(key: object) -> str:
-    return key if isinstance(key, str) else f"a key of type {_kind(key)}"
+    return key if isinstance(key, str) else f"a key of type {kind_of(key)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,9 +17,42 @@ ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 """PEFT's names."""
 DENOISER_FILE = "mp_rank_00_model_states.pt"
 DOWNLOAD_AGAIN = "download it again"
-WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
 TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"
+WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
+OTHER_KINDS = (
+    ((b"gguf",), GGUF, TAKE_FLOATS),
+    ((LFS_POINTER,), "a Git LFS pointer, not the file", "run git lfs pull in its folder, or download the file"),
+    ((b"# xet version",), "a Xet pointer, not the file", "download the file itself"),
+    (
+        WEB_PAGES,
+        "a web page instead of the file",
+        "download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
+    ),
+    (
+        (b'{"error"', b"entry not found", b"access to model", b"invalid username or password", b"repository not found"),
+        "the hub's error instead of the file",
+        "log in, and download it again",
+    ),
+    # Three bytes of gzip, as two may be the length of a safetensors header.
+    ((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"rar!"), "a packed file", "unpack it"),
+    ((b"\x89hdf",), "a file of Keras (HDF5)", TAKE_FLOATS),
+    ((bytes(64),), "begins with zeros: the download was not finished, or the disk failed", DOWNLOAD_AGAIN),
+)
+"""How files of another kind begin, in lower case; what they are; and what to do."""
+UNFINISHED = "of a download that was not finished"
+OTHER_NAME = "by another name, or in another folder; if it is this model's, link it to one of these"
+IN_PLACE_OF_WEIGHTS = (
+    ("*.gguf", GGUF),
+    ("*.distcp", "a distributed checkpoint; join it with torch.distributed.checkpoint.format_utils"),
+    ("*zero_pp_rank_*", "DeepSpeed's shards; join them with its zero_to_fp32.py"),
+    ("*-of-?????.*", "a shard; put its index.json and the other shards here, too"),
+    ("*.lnk", "a shortcut of Windows, which is no link"),
+    *((f"*.{suffix}", UNFINISHED) for suffix in ("aria2", "part", "part[0-9]*", "incomplete")),
+    ("consolidated.*", "Mistral's own form; pass that of transformers"),
+    *((f"*.{suffix}", OTHER_NAME) for suffix in ("safetensors", "bin", "pt", "pth", "ckpt")),
+)
+"""Patterns of files in a folder that lacks its weights, and what they are."""
 
 
 def published_weights(folder: Path) -> list[Path]:
@@ -38,6 +72,7 @@ def trained_weights(folder: Path) -> list[Path]:
 
     Raises CheckpointError if the folder holds the whole weights, or the adapter, twice.
     """
+    require_readable(folder)
     found = []
     for names in ((DENOISER_FILE,), WEIGHTS[:2], WEIGHTS[2:]):
         found += [name for name in names if (folder / name).is_file()][:1]
@@ -86,39 +121,56 @@ def read_with_shards(paths: Iterable[Path]) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, with or without a byte order mark. Raises CheckpointError, also for a duplicate key."""
+    """A JSON object, in any encoding of Unicode. Raises CheckpointError, also for a duplicate key."""
     require_file(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
-    except (ValueError, OSError) as error:
+        data = json.loads(path.read_bytes(), object_pairs_hook=_once)
+    except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"not JSON ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN) from error
     if not isinstance(data, dict):
         raise CheckpointError("not a JSON object", where=path, do=DOWNLOAD_AGAIN)
     return data
 
 
+def read_text(path: Path) -> str:
+    """A small text file, in any encoding of Unicode. Raises CheckpointError."""
+    require_file(path)
+    content = path.read_bytes()
+    return content.decode(json.detect_encoding(content), "replace")
+
+
+def require_readable(folder: Path) -> None:
+    """Raises CheckpointError for a folder that exists and that this user may not read."""
+    if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+        raise CheckpointError("a folder that this user may not read", where=folder, do="check its permissions")
+
+
 def require_file(path: Path) -> None:
-    """Raises CheckpointError unless the file exists and is not a download's placeholder or llama.cpp's."""
-    if not path.is_file():
-        raise CheckpointError("no such file", where=path, do="download it, or check the folder")
+    """Raises CheckpointError unless the file exists, its download was finished, and it is none of OTHER_KINDS."""
     try:
+        if not path.is_file():
+            raise CheckpointError("no such file", where=path, do="download it, or check the folder")
+        if path.with_name(f"{path.name}.aria2").is_file():
+            do = f"continue it with aria2c, or remove {path.name}.aria2 if the file is whole"
+            raise CheckpointError("its download was not finished", where=path, do=do)
         with path.open("rb") as file:
             start = file.read(200)
     except OSError as error:
         raise CheckpointError(f"unreadable ({first_line(error)})", where=path, do="check its permissions") from error
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith(b"GGUF"):
-        raise CheckpointError(GGUF, where=path, do=TAKE_FLOATS)
-    if text.startswith(LFS_POINTER):
-        raise CheckpointError(
-            "a Git LFS pointer, not the file", where=path, do="run git lfs pull in its folder, or download the file"
-        )
-    if text.startswith(WEB_PAGES):
-        raise CheckpointError(
-            "a web page instead of the file",
-            where=path,
-            do="download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
-        )
+    for beginnings, what, do in OTHER_KINDS:
+        if text.startswith(beginnings):
+            raise CheckpointError(what, where=path, do=do)
+
+
+def in_place_of_weights(folder: Path) -> str:
+    """Words about the files in a folder without its weights, or nothing."""
+    for pattern, what in (*IN_PLACE_OF_WEIGHTS, ("*", "")):
+        for path in sorted(folder.glob(f"**/{pattern}")):
+            what = "a folder" if what and path.is_dir() else what if path.exists() else "a link that leads nowhere"
+            if what:
+                return f" (found {path.relative_to(folder)}: {what})"
+    return ""
 
 
 def first_line(error: Exception) -> str:

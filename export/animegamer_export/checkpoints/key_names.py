@@ -144,7 +144,8 @@ DENOISER = KeyNaming(
         (r"(.*\.attention\.dense)\.weight", (r"\1.matrix_A.0", r"\1.matrix_B.0")),
     ),
     roots=(
-        (r"(?:model\.)?(?:diffusion_model\.)?((?:mixins|transformer|time_embed|flow_embed)\..*)", DIFFUSION + r"\1"),
+        (r"(?:model\.)*(?:diffusion_model\.)?((?:mixins|transformer|time_embed|flow_embed)\..*)", DIFFUSION + r"\1"),
+        (r"model\.((?:first_stage_model|conditioner|clip_img_encoder|model_ema)\..*)", r"\1"),
     ),
 )
 
@@ -170,7 +171,7 @@ def vae_naming(levels: int) -> KeyNaming:
         unused=(
             (r"encoder\..*", "the vae's own encoder is not needed to play"),
             (r"loss\..*", "training only"),
-            (r"(model|conditioner|clip_img_encoder)\..*", "of other parts"),
+            (r"(model|model_ema|conditioner|clip_img_encoder)\..*", "of other parts, or an average"),
         ),
         roots=((IN_DENOISER_FILE.replace(".", r"\.") + "(.*)", r"\1"),),
     )
@@ -231,15 +232,18 @@ PREDICTOR = KeyNaming(
     ours=((r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"), *_under(PEFT, _MISTRAL)),
     pieces=(
         (r"(.*)\.base_layer\.(weight|bias)", r"\1.\2", "base"),
-        (r"(.*)\.lora_A\.(?:(?P<adapter>\w+)\.)?weight", r"\1.weight", "down"),
-        (r"(.*)\.lora_B\.(?:(?P<adapter>\w+)\.)?weight", r"\1.weight", "up"),
-        (r"(.*)\.modules_to_save\.(?P<adapter>\w+)\.(weight|bias)", r"\1.\3", "copy"),
+        (r"(.*)\.lora_A\.(?:(?P<adapter>[^.]+)\.)?weight", r"\1.weight", "down"),
+        (r"(.*)\.lora_B\.(?:(?P<adapter>[^.]+)\.)?weight", r"\1.weight", "up"),
+        (r"(.*)\.modules_to_save\.(?P<adapter>[^.]+)\.(weight|bias)", r"\1.\3", "copy"),
     ),
     unused=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
     trained=(
         (r"(llm\..*\.layers\..*_proj)\.weight", (r"\1.lora_A.default.weight", r"\1.lora_B.default.weight")),
         (r"(llm\..*(?:layernorm|\.norm))\.weight", (r"\1.modules_to_save.default.weight",)),
     ),
-    # As the language model itself, PEFT's adapter and a merged model name their keys.
-    roots=((r"(?:llm\.)?(?:base_model\.model\.)?((?:model|lm_head)\..*)", PEFT + r"\1"),),
+    # As Lightning's module, the language model itself, PEFT's adapter and a merged model name their keys.
+    roots=(
+        (r"model\.((?:input|output)_resampler\..*)", r"\1"),
+        (r"(?:model\.)?(?:llm\.)?(?:base_model\.model\.)?((?:model|lm_head)\..*)", PEFT + r"\1"),
+    ),
 )

@@ -15,7 +15,7 @@ import torch
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 
-from .configs import SIZES, check_mistral, low_rank_scale, require_rank, unused_settings
+from .configs import SIZES, check_mistral, low_rank_scale, require_floats, require_rank, unused_settings
 from .files import TensorFile, open_weights, renamed
 from .folders import folder_of, published_weights, read_json, trained_files
 from .key_names import PEFT, PREDICTOR
@@ -40,6 +40,7 @@ def open_predictor(
     own = renamed(open_weights(trained_files(adapter)), PREDICTOR.published_key)
     where = mistral / "config.json"
     config = read_json(where)
+    require_floats(config, where)  # A trainer's may still name the quantisation of the model it began with.
     unused = dict.fromkeys(unused_settings(config), f"a setting of {where} that nothing here knows")
     beside = folder_of(adapter) / "config.json"
     trained = read_json(beside) if beside.is_file() else {}
@@ -69,13 +70,8 @@ def open_predictor(
 
 def predictor_weight_map(file: TensorFile, predictor: Predictor, low_rank: LowRankScale | None = None) -> WeightMap:
     """The weight map of the predictor; low_rank: the scale of LoRA, if not the release's."""
-    return make_weight_map(
-        file,
-        wanted_shapes({"": predictor}),
-        PREDICTOR,
-        low_rank=low_rank or PREDICTOR_LORA,
-        what="predictor checkpoint",
-    )
+    wanted, low_rank = wanted_shapes({"": predictor}), low_rank or PREDICTOR_LORA
+    return make_weight_map(file, wanted, PREDICTOR, low_rank=low_rank, what="predictor checkpoint")
 
 
 def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:

@@ -19,12 +19,12 @@ from animegamer_rt.models.denoiser import Denoiser, DenoiserSize, position_table
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
-from .configs import low_rank_scale, require_rank
-from .files import TensorFile, open_safetensors, open_torch, open_weights, renamed
-from .folders import DOWNLOAD_AGAIN, read_json, trained_files
+from .configs import low_rank_scale, require_rank, require_sizes
+from .files import TensorFile, open_safetensors, open_weights, renamed
+from .folders import read_json, trained_files
 from .key_names import DENOISER, DIFFUSION, IN_DENOISER_FILE, KeyNaming, diffusers_vae_naming, vae_naming
 from .shapes import Shapes
-from .weight_map import LowRankScale, WeightMap, layout_of, make_weight_map, wanted_shapes
+from .weight_map import LowRankScale, WeightMap, in_our_shape, make_weight_map, wanted_shapes
 
 DENOISER_LORA = LowRankScale(alpha=1.0, ranks=frozenset({64}))
 """The release's."""
@@ -39,8 +39,14 @@ VAE_SETTINGS: Mapping[str, Any] = {
     "shift_factor": None,
     "latents_mean": None,
     "latents_std": None,
+    "use_quant_conv": False,
 }
 """CogVideoX-2b's vae, by diffusers' names; they are also the defaults for keys that a config omits."""
+VAE_BLOCKS = {"down_block_types": "CogVideoXDownBlock3D", "up_block_types": "CogVideoXUpBlock3D"}
+VAE_HARMLESS = frozenset(
+    "_class_name _diffusers_version _name_or_path block_out_channels layers_per_block latent_channels norm_num_groups "
+    "in_channels out_channels sample_height sample_width force_upcast".split()
+)
 POSITION_ROUNDING = 2.0**-8
 """Twice the bf16 rounding error of a sine; tables of other frame sizes differ by about 1."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
@@ -75,7 +81,7 @@ def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
         size = diffusers_vae_size(read_json(path.parent / "config.json"), path.parent / "config.json")
         naming = diffusers_vae_naming(len(size.multipliers))
     else:
-        file = renamed(open_torch(path), vae_naming(0).published_key)
+        file = renamed(open_weights([path]), vae_naming(0).published_key)
         size = vae_size(file)
         naming = vae_naming(len(size.multipliers))
     with torch.device("meta"):
@@ -89,7 +95,7 @@ def require_same_vae(denoiser: WeightMap, vae: WeightMap, size: VaeSize, path: P
     for name in vae.sources:
         key = IN_DENOISER_FILE + naming.checkpoint_name(name)
         if key in file.shapes:
-            inside, given = layout_of(name).tensor(file.read(key), 0).float(), vae.weight(name).float()
+            inside, given = in_our_shape(name, file.read(key)).float(), vae.weight(name).float()
             same = inside.shape == given.shape and (inside - given).abs().max() <= VAE_ROUNDING * given.abs().max()
             if not same:
                 raise CheckpointError(
@@ -104,14 +110,9 @@ def denoiser_weight_map(
 ) -> WeightMap:
     """The weight map of both networks; low_rank: the scale of LoRA, if not the release's."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
-    shot_tokens = denoiser.size.shot_tokens
+    shot_tokens, low_rank = denoiser.size.shot_tokens, low_rank or DENOISER_LORA
     return make_weight_map(
-        file,
-        wanted,
-        DENOISER,
-        low_rank=low_rank or DENOISER_LORA,
-        shot_tokens=shot_tokens,
-        what="denoiser checkpoint",
+        file, wanted, DENOISER, low_rank=low_rank, shot_tokens=shot_tokens, what="denoiser checkpoint"
     )
 
 
@@ -221,12 +222,12 @@ def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     if config.get("_class_name") != DIFFUSERS_VAE:
         wrong: dict[str, tuple[object, object]] = {"_class_name": (config.get("_class_name"), DIFFUSERS_VAE)}
         raise CheckpointError("not a config of CogVideoX's vae", where=where, misshapen=wrong, do=take)
-    widths = config.get("block_out_channels")
-    numbers = [config.get(name) for name in ("layers_per_block", "latent_channels", "norm_num_groups")]
-    if not isinstance(widths, list) or not widths or not all(_positive_whole(one) for one in [*widths, *numbers]):
-        names = ["block_out_channels", "layers_per_block", "latent_channels", "norm_num_groups"]
-        raise CheckpointError("sizes missing or not positive", where=where, missing=names, do=DOWNLOAD_AGAIN)
-    same = {name: (config.get(name, expected), expected) for name, expected in VAE_SETTINGS.items()}
+    require_sizes(config, ("block_out_channels", "layers_per_block", "latent_channels", "norm_num_groups"), where)
+    widths = config["block_out_channels"]
+    settings = {name: value for name, value in config.items() if name not in VAE_HARMLESS}
+    blocks = {name: [kind] * len(widths) for name, kind in VAE_BLOCKS.items()}
+    same = {name: (settings.get(name, expected), expected) for name, expected in {**VAE_SETTINGS, **blocks}.items()}
+    same |= {name: (value, None) for name, value in settings.items() if name not in same and value is not None}
     wrong = {name: pair for name, pair in same.items() if pair[0] != pair[1]}
     if wrong:
         raise CheckpointError("not the vae that the release was trained with", where=where, misshapen=wrong, do=take)
@@ -243,7 +244,3 @@ def _vae_widths(widths: Sequence[int]) -> dict[str, Any]:
     """Channels and multipliers of stages of these widths; the full-resolution stage may be the wider one."""
     channels = math.gcd(*widths)
     return {"channels": channels, "multipliers": tuple(width // channels for width in widths)}
-
-
-def _positive_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -229,7 +229,7 @@ class _Unpickler(pickle.Unpickler):
         if self._place is None or kind != "storage" or any(part is not None for part in view):
             raise DamagedFileError("unknown PyTorch storage format")
         if not isinstance(dtype, torch.dtype) or not isinstance(key, str) or not _whole(numel):
-            raise DamagedFileError(f"storage {key!r} of {numel!r} elements of {dtype!r}")
+            raise DamagedFileError(f"storage {key!r} of {numel!r} elements of {getattr(dtype, 'named', dtype)}")
         if key not in self._storages:
             self._storages[key] = _Storage(dtype, numel, self._place(key, numel * dtype.itemsize))
         return self._storages[key]

@@ -5,53 +5,35 @@ Matching uses names and shapes; values are read one parameter at a time.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from animegamer_rt.errors import CheckpointError
 
-from .files import Shape, TensorFile
+from .files import Shape, TensorFile, joined
 from .key_names import PEFT, KeyNaming, Role
 
-# Nearest names are suggested for at most this many keys: the search is slow, and a foreign file has thousands.
-MAX_SUGGESTIONS = 40
 KEEP_ONE = "keep the right one"
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a checkpoint stores a parameter whose shape differs from ours."""
-
-    kind: str
-
-    def shape(self, ours: Shape, shot_tokens: int) -> Shape:
-        """The checkpoint's shape for our shape."""
-        if self.kind == "with shot rows":
-            return (1, shot_tokens + ours[0], *ours[1:])
-        return ours[:2] + ours[3:] if self.kind == "per frame" else ours
-
-    def tensor(self, theirs: Tensor, shot_tokens: int) -> Tensor:
-        """The checkpoint's tensor in our shape."""
-        if self.kind == "with shot rows":
-            return theirs[0, shot_tokens:]
-        return theirs[:, :, None] if self.kind == "per frame" else theirs
-
-
-PLAIN = Layout("plain")
-
-
-def layout_of(parameter: str) -> Layout:
-    """The layout of one of our parameters in the published checkpoints."""
+def stored_shape(parameter: str, ours: Shape, shot_tokens: int) -> Shape:
+    """The shape that the published checkpoints have for a parameter of our shape."""
     if parameter.endswith("positions"):
-        return Layout("with shot rows")
+        return (1, shot_tokens + ours[0], *ours[1:])
     # A convolution over single frames: theirs is 2-D, ours has a time axis of length 1.
-    return Layout("per frame") if parameter.endswith("upsample.conv.weight") else PLAIN
+    return ours[:2] + ours[3:] if parameter.endswith("upsample.conv.weight") else ours
+
+
+def in_our_shape(parameter: str, theirs: Tensor, shot_tokens: int = 0) -> Tensor:
+    """The checkpoint's tensor of a parameter in our shape."""
+    if parameter.endswith("positions"):
+        return theirs[0, shot_tokens:]
+    return theirs[:, :, None] if parameter.endswith("upsample.conv.weight") else theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +50,7 @@ class LowRankScale:
 
     targets: PEFT's target_modules, a pattern of the whole name or a list of last components; None for the release's.
     copies: PEFT's modules_to_save; None for the release's. ranks: those for which the alpha is meant; None for any.
+    excluded, layers: its exclude_modules, as targets; its layers_to_transform, where all are an empty tuple.
     """
 
     alpha: float
@@ -75,6 +58,8 @@ class LowRankScale:
     targets: str | tuple[str, ...] | None = None
     copies: tuple[str, ...] | None = None
     ranks: frozenset[int] | None = None
+    excluded: str | tuple[str, ...] = ()
+    layers: tuple[int, ...] = ()
 
     def at(self, rank: int) -> float:
         """The scale of a pair of this rank."""
@@ -83,10 +68,18 @@ class LowRankScale:
     def trains(self, weight: str, role: Role) -> bool:
         """Whether the weight of this name is to have a LoRA pair, or a trained copy."""
         module = weight.removeprefix(PEFT).removesuffix(".weight")
-        named = self.copies if role == "copy" else self.targets
-        if isinstance(named, str):
-            return re.fullmatch(named, module) is not None
-        return named is None or any(f".{module}".endswith(f".{one}") for one in named)
+        if role == "copy":
+            return self.copies is None or _names(self.copies, module)
+        layer = re.search(r"\.(\d+)\.", module)
+        if self.layers and layer is not None and int(layer[1]) not in self.layers:
+            return False
+        return (self.targets is None or _names(self.targets, module)) and not _names(self.excluded, module)
+
+
+def _names(named: str | tuple[str, ...], module: str) -> bool:
+    if isinstance(named, str):
+        return re.fullmatch(named, module) is not None
+    return any(f".{module}".endswith(f".{one}") for one in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +101,12 @@ class WeightMap:
     def weight(self, parameter: str) -> Tensor:
         """The parameter without LoRA, in our shape and the checkpoint's dtype."""
         key = self.sources[parameter].weight
-        theirs, layout = self.file.read(key), layout_of(parameter)
-        if layout.kind == "with shot rows" and theirs[0, : self.shot_tokens].any():
+        theirs = self.file.read(key)
+        if parameter.endswith("positions") and theirs[0, : self.shot_tokens].any():
             raise CheckpointError(
                 f"{key}: rows of the shot tokens are not zero", where=self.file.where, do="use the published file"
             )
-        return layout.tensor(theirs, self.shot_tokens)
+        return in_our_shape(parameter, theirs, self.shot_tokens)
 
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
         """The parameter's (down [r, in], up [out, r], scale) LoRA pairs, with the scale of the file's rank r."""
@@ -133,17 +126,10 @@ class WeightMap:
 def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming) -> tuple[TensorFile, dict[str, str]]:
     """An adapter's file overlaid on its base model, both with published keys; and the base's replaced keys."""
     overridden = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
-    from_base = {key: base.where for key in base.shapes if key not in overridden}
-    unused = {key: f"replaced by {adapter.where}" for key in base.shapes if key in overridden}
-    whole = TensorFile(
-        adapter.where,
-        {**adapter.shapes, **{key: base.shapes[key] for key in from_base}},
-        lambda key: base.read(key) if key in from_base else adapter.read(key),
-        {**adapter.non_float, **{key: kind for key, kind in base.non_float.items() if key in from_base}},
-        {**base.beside, **adapter.beside},
-        from_base,
-    )
-    return whole, unused
+    kept = {key: shape for key, shape in base.shapes.items() if key not in overridden}
+    whole = joined(adapter.where, [adapter, replace(base, shapes=kept)])
+    unused = dict.fromkeys(base.shapes.keys() & overridden, f"replaced by {adapter.where}")
+    return replace(whole, base=dict.fromkeys(kept, base.where)), unused
 
 
 def make_weight_map(
@@ -157,7 +143,7 @@ def make_weight_map(
 ) -> WeightMap:
     """Matches a checkpoint's keys to our parameters (name -> shape).
 
-    Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key, or
+    Raises one CheckpointError that lists every missing, unexpected and misshapen key, or
     names the keys of which several give one weight.
     """
     known = {naming.checkpoint_name(name): name for name in wanted}
@@ -171,7 +157,7 @@ def make_weight_map(
         if weight is None:
             missing.append(theirs)
             continue
-        expected = layout_of(name).shape(tuple(wanted[name]), shot_tokens)
+        expected = stored_shape(name, tuple(wanted[name]), shot_tokens)
         if file.shapes[weight] != expected:
             misshapen[weight] = (list(file.shapes[weight]), list(expected))
         pairs, lacking = _pairs(keys.factors(name, "down"), keys.factors(name, "up"), theirs)
@@ -186,7 +172,7 @@ def make_weight_map(
             f"the file does not match the {what}",
             where=file.where if missing or len(from_base) > 1 else from_base.pop() or file.where,
             missing=missing,
-            unexpected=_with_nearest(keys.unexpected, [*known, *file.shapes.keys() - set(keys.unexpected)]),
+            unexpected=keys.unexpected,
             misshapen=misshapen,
             do="check that the file matches the given sizes",
         )
@@ -281,11 +267,3 @@ def _misshapen_pairs(
             if shapes[key] != expected:
                 wrong[key] = (list(shapes[key]), list(expected))
     return wrong
-
-
-def _with_nearest(keys: list[str], known: list[str]) -> list[str]:
-    named = []
-    for key in keys[:MAX_SUGGESTIONS]:
-        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
-        named.append(f"{key} (nearest: {near[0]})" if near else key)
-    return named + keys[MAX_SUGGESTIONS:]

@@ -150,7 +150,7 @@ def _read_record(out: Path) -> dict[str, str]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["commits"]
         return {str(name): str(commit) for name, commit in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         do = "delete it: every file is checked again by its checksum"
         raise CheckpointError("not a download record", where=path, do=do) from error
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from animegamer_export.checkpoints.folders import WEB_PAGES
 from animegamer_rt.bundle.files import remove, replace, sha256, write_error
 from animegamer_rt.errors import ConfigError, HubError
 from animegamer_rt.untrusted import short
 
-PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 LIST_TIMEOUT_S = 30.0
 """For listing files; huggingface_hub itself would wait for ever."""
 AGAIN = "run it again: finished downloads are kept"
@@ -115,7 +115,7 @@ def _drop_foreign(part: Path, file: HubFile, where: str) -> None:
     """Deletes a partial file that is a web page or too long. Raises HubError for the page."""
     try:
         with part.open("rb") as content:
-            page = content.read(200).lstrip().lower().startswith(PAGE_STARTS)
+            page = content.read(200).lstrip().lower().startswith(WEB_PAGES)
         too_long = part.stat().st_size > file.bytes
     except OSError:
         return
@@ -137,6 +137,9 @@ def _library() -> ModuleType:
         import huggingface_hub.constants
         import huggingface_hub.file_download
         import huggingface_hub.utils
+    except ValueError as error:  # it parses its environment variables when it is imported
+        where = "HF_ENDPOINT, or another HF_ variable"
+        raise ConfigError("cannot be read", where=where, found=str(error), do="correct or unset it") from error
     except ImportError as error:
         raise ConfigError(
             "the huggingface_hub library is missing", found=str(error), do="pip install 'huggingface_hub>=1.0'"

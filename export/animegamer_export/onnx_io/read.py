@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from animegamer_rt.errors import BundleError
 

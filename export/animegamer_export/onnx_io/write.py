@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_rt.bundle.manifest import Part
-from animegamer_rt.errors import BundleError
+from animegamer_rt.errors import AnimeGamerError, BundleError
 
 from .data_file import INLINE_BYTES, DataFile
 
@@ -189,7 +189,16 @@ def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None
     parameters = dict(graph.module.named_parameters(remove_duplicate=False))
     weights = {name: value for name, value in program.model.graph.initializers.items() if name in parameters}
     readers = {name: [(use.node, use.idx) for use in value.uses()] for name, value in weights.items()}
-    program.optimize()
+    try:
+        program.optimize()
+    except ir.passes.PassError as error:
+        # It reads small weights, and wraps their errors.
+        cause: BaseException | None = error
+        while isinstance(cause, ir.passes.PassError):
+            cause = cause.__cause__
+        if isinstance(cause, AnimeGamerError):
+            raise cause from None
+        raise
     model: ir.Model = program.model
     _restore_equal(model, weights, readers)
     _name_axes(model, graph.dynamic)

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from animegamer_export.checkpoints.files import load_torch
+from animegamer_export.checkpoints.files import kind_of, load_torch
 from animegamer_export.checkpoints.torch_file import StoredTensor
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
 
-ENTRY = "a shot [1, 226, D] of numbers, the instruction, and four whole numbers"
+ENTRY = "turn_1, turn_2 and so on, each a shot [1, 226, D] of numbers, the instruction, and four whole numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def read_turns(path: Path, shape: tuple[int, int]) -> dict[int, HandedTurn]:
     if not isinstance(loaded, dict) or not loaded:
         raise CheckpointError("no turns", where=path, do="pass the mllm-output.pt of inference_MLLM.py")
     turns = {str(name): _turn(path, str(name), entry, shape) for name, entry in loaded.items()}
-    return dict(sorted((int(name.removeprefix("turn_")), turn) for name, turn in turns.items()))
+    return {int(name.removeprefix("turn_")): turns[name] for name in sorted(turns, key=lambda name: (len(name), name))}
 
 
 def write_turns(path: Path, turns: Sequence[HandedTurn]) -> None:
@@ -66,14 +66,16 @@ def write_turns(path: Path, turns: Sequence[HandedTurn]) -> None:
 def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTurn:
     shot, text, numbers = entry if isinstance(entry, (list, tuple)) and len(entry) == 3 else (None, None, None)
     if (
-        not re.fullmatch(r"turn_[0-9]+", name)
+        not re.fullmatch(r"turn_[1-9][0-9]{0,5}", name)
         or not isinstance(shot, StoredTensor)
         or not shot.dtype.is_floating_point
         or not isinstance(text, str)
         or not isinstance(numbers, (list, tuple))
         or [type(number) for number in numbers] != [int] * 4
     ):
-        wrong: dict[str, tuple[object, object]] = {name: (type(entry).__name__, ENTRY)}
+        parts = [shot, text, *(numbers if isinstance(numbers, (list, tuple)) else [numbers])]
+        found = " and ".join(sorted({kind_of(one) for one in parts})) if text else kind_of(entry)
+        wrong: dict[str, tuple[object, object]] = {f"{name:.40}": (found, ENTRY)}
         raise CheckpointError("not a turn of inference_MLLM.py", where=path, misshapen=wrong, do="pass its own file")
     if shot.shape not in (shape, (1, *shape)):
         wrong = {name: (list(shot.shape), [1, *shape])}

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from animegamer_export.checkpoints.configs import require_floats, require_sizes
 from animegamer_export.checkpoints.files import TensorFile, open_weights
 from animegamer_export.checkpoints.folders import DOWNLOAD_AGAIN, published_weights, read_json
 from animegamer_export.checkpoints.key_names import KeyNaming
 from animegamer_export.checkpoints.weight_map import WeightMap, make_weight_map, wanted_shapes
-from animegamer_export.towers.image import NORMALISATION, ImageTower, ImageTowerSize
+from animegamer_export.towers.image import MEAN, NORMALISATION, STD, ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
 from animegamer_rt.errors import CheckpointError
 
@@ -74,6 +75,7 @@ class TowerWeights:
 def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
     """A T5-v1.1 folder: config.json and safetensors or bin weights, whole or sharded. Raises CheckpointError."""
     config, where = read_json(folder / "config.json"), folder / "config.json"
+    require_floats(config, where)
     expected = {"model_type": "t5", "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}
     kinds = {name: config.get(name, value if name == "dense_act_fn" else None) for name, value in expected.items()}
     if kinds != expected:
@@ -81,19 +83,23 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
         raise CheckpointError(f"not a T5-v1.1 model: {found}", where=where, do="pass the folder of google/t5-v1_1-xxl")
     file = open_weights(published_weights(folder))
     tied = "shared.weight" in file.shapes
+    twin = "encoder.embed_tokens.weight"
+    if tied and twin in file.shapes and not torch.equal(file.read("shared.weight"), file.read(twin)):
+        raise CheckpointError(f"shared.weight and {twin} differ", where=file.where, do="remove the one not trained")
     vocabulary = file.shapes.get("shared.weight" if tied else "encoder.embed_tokens.weight", (0,))[0]
+    distances = ("relative_attention_num_buckets", "relative_attention_max_distance")
+    config = {distances[1]: 128, **config}
+    require_sizes(config, ("d_model", "num_layers", "num_heads", "d_kv", "d_ff", *distances), where)
     size = TextTowerSize(
-        hidden=_number(config, "d_model", where),
-        layers=_number(config, "num_layers", where),
-        heads=_number(config, "num_heads", where),
-        head_width=_number(config, "d_kv", where),
-        mlp=_number(config, "d_ff", where),
+        hidden=config["d_model"],
+        layers=config["num_layers"],
+        heads=config["num_heads"],
+        head_width=config["d_kv"],
+        mlp=config["d_ff"],
         vocabulary=vocabulary,
         norm_epsilon=_positive(config.get("layer_norm_epsilon", 1e-6), "layer_norm_epsilon", where),
-        buckets=_number(config, "relative_attention_num_buckets", where),
-        max_distance=_number(
-            {"relative_attention_max_distance": 128, **config}, "relative_attention_max_distance", where
-        ),
+        buckets=config[distances[0]],
+        max_distance=config[distances[1]],
     )
     with torch.device("meta"):
         wanted = wanted_shapes({"": TextTower(size)})
@@ -152,7 +158,8 @@ def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> Im
     if wrong:
         raise CheckpointError("not an open_clip vision transformer", where=file.where, misshapen=wrong, do=CLIP_HINT)
     numbers = [re.match(r"visual\.transformer\.resblocks\.(\d+)\.", key) for key in file.shapes]
-    head_width = _number({"head_width": HEAD_WIDTH, **vision}, "head_width", config)
+    require_sizes({"head_width": HEAD_WIDTH, **vision}, ("head_width",), config)
+    head_width = vision.get("head_width", HEAD_WIDTH)
     if conv[0] % head_width:
         raise CheckpointError(f"head width {head_width} does not divide width {conv[0]}", where=config, do=CLIP_HINT)
     return ImageTowerSize(
@@ -170,21 +177,20 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
     """The vision transformer's config in open_clip_config.json; empty, as for ViT-B-16, without the file."""
     if not path.is_file():
         return {}
-    model = read_json(path).get("model_cfg")
+    config = read_json(path)
+    model, shown = config.get("model_cfg"), config.get("preprocess_cfg")
     vision = model.get("vision_cfg") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(vision, dict):
         raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=CLIP_HINT)
+    unknown: dict[str, tuple[object, object]]
     unknown = {name: (value, "not set") for name, value in vision.items() if name not in VISION_SETTINGS and value}
+    for name, expected in (("mean", MEAN), ("std", STD)):
+        found = shown.get(name) if isinstance(shown, dict) else None
+        if found is not None and found != list(expected):
+            unknown[name] = (found, list(expected))
     if unknown:
         raise CheckpointError("a vision transformer of another kind", where=path, misshapen=unknown, do=CLIP_HINT)
     return {**vision, "quick_gelu": model.get("quick_gelu", False)}
-
-
-def _number(config: Mapping[str, Any], name: str, where: Path) -> int:
-    value = config.get(name)
-    if not isinstance(value, int) or value <= 0:
-        raise CheckpointError(f"{name} is {value!r}, not a positive whole number", where=where, do=DOWNLOAD_AGAIN)
-    return value
 
 
 def _positive(value: object, name: str, where: Path) -> float:

@@ -25,6 +25,16 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 LOCK = ".lock"
 """The locked file inside a folder, only on Windows."""
 REPLACE_SECONDS = 2.0
+OTHER_FOLDER = "choose another folder, or free disk space there"
+_DO = {
+    **dict.fromkeys(
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file and a folder cannot share a name: choose another"
+    ),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check its permissions, or choose another folder"),
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOENT: "make its folder first, or correct the name",
+}
+"""What to do about a write that failed."""
 SPARE_BYTES = 64 * 2**20
 """Reserve for the file system itself, and for small files that were not counted."""
 
@@ -165,12 +175,8 @@ def write_error(path: Path, error: OSError) -> OutputError:
     """The OutputError for a file or folder that cannot be written."""
     if not path.is_absolute() and (deleted := current_folder_error()):
         return deleted
-    return OutputError(
-        "cannot be written",
-        where=path,
-        found=(error.strerror or str(error)).lower(),
-        do="choose another folder, or free disk space there",
-    )
+    found = (error.strerror or str(error)).lower()
+    return OutputError("cannot be written", where=path, found=found, do=_DO.get(error.errno or 0, OTHER_FOLDER))
 
 
 def sha256(path: Path) -> str:

@@ -190,7 +190,7 @@ def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interact
                 terminal.refused(error)  # the lines after it may be understood
     finally:
         game.close()
-        terminal.closing(game.folder, game.session.turns)
+        terminal.closing(game.folder)
 
 
 def play_or_undo(game: PlayedGame, text: str, terminal: Terminal) -> None:

@@ -79,6 +79,11 @@ class GameFolder:
         return self.folder / SHEET_FILE
 
     @property
+    def turns(self) -> int:
+        """How many turns are written."""
+        return len(self._turns)
+
+    @property
     def files(self) -> list[str]:
         """Names of the game's files."""
         clips = map(clip_name, range(1, len(self._turns) + 1))

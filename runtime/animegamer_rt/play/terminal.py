@@ -190,9 +190,9 @@ class Terminal:
     def turn_stopped(self, turn: int) -> None:
         self._print(f"stopped; the next turn is turn {turn}", "yellow")
 
-    def closing(self, folder: GameFolder, turns: int) -> None:
+    def closing(self, folder: GameFolder) -> None:
         self._print("")
-        if turns:
+        if turns := folder.turns:
             self._print(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
             self._print(f"contact sheet: {folder.sheet_path}")
             self._print(f"game record:   {folder.game_path}")

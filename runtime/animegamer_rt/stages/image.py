@@ -16,7 +16,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import PictureError
 
-from .picture_formats import format_of, is_whole
+from .picture_formats import decodable, format_of
 
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
@@ -53,12 +53,14 @@ def decode_picture(content: bytes, path: Path | None = None, megapixels: int = M
     """
     import av  # loads FFmpeg, which most games do not need
 
+    kind = format_of(content)
+    if kind is None:
+        raise _no_picture(path, "no image data")
     try:
-        kind = format_of(content)
-        if kind is None:
-            raise _no_picture(path, "no image data")
-        if not is_whole(content, kind):
-            raise _no_picture(path, "a truncated file")
+        content = decodable(content, kind)
+    except ValueError as error:
+        raise _no_picture(path, str(error)) from None  # our own words, which a player may see
+    try:
         if kind == "png_pipe" and content[12:16] == b"IHDR":
             width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
             _check_size(width, height, path, megapixels)

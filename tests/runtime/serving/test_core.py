@@ -390,6 +390,14 @@ def test_a_game_that_wishes_without_end_gets_its_share(store: Store, tmp_path: P
     assert not server.worker.given, "a wish does not outlive a rewind"
 
 
+def test_instructions_that_are_only_read_are_counted_too(store: Store, tmp_path: Path) -> None:
+    server, game = ahead(store, tmp_path, turns_per_minute=15)
+    answers = [game.answer("wish", instructions=[f"Mia waves {number} times."]) for number in range(320)]
+    assert answers[250].type == "wished" and answers[-1].fields["code"] == "rate_limited"
+    codes = [game.client.heard[-1].fields["code"] for _ in range(16) if game.turn("  ")]
+    assert codes == [*["instruction"] * 14, "rate_limited", "rate_limited"], "one turn was played"
+
+
 def test_a_server_that_plays_nothing_ahead_says_so(store: Store, tmp_path: Path) -> None:
     server = SimulatedServer(store, tmp_path)
     game = server.open()

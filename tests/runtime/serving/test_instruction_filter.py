@@ -43,7 +43,7 @@ SEEN = {
 }  # fmt: skip
 """Letters checked by eye, whatever the table says."""
 SQUARES_AND_FLAGS = (0x1F130, 0x1F150, 0x1F170, 0x1F1E6, 0x24D0, 0xFF21, 0x1D41A)
-SIGNS = (("aeiost", "4310$7"), ("aeilst", "@3!|5+"), ("ob", "08"))
+SIGNS = (("aeiost", "4310$7"), ("aeilst", "@3!|5+"), ("ob", "08"), ("aicls", "^\u00a1\u00a2\u00a3\u00a7"))
 INVISIBLE = "\u200b\u00ad\u034f\u2060\ufe0f\u3164\u0640\u2800\U000e0101"
 HIDDEN: dict[str, Callable[[str], list[str]]] = {
     "plain": lambda word: [word, word.upper(), word.title(), f"Mia, {word}.", f"_{word}_"],

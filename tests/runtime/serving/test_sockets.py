@@ -13,6 +13,7 @@ import zmq.auth
 from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.server import sockets as server_sockets
 from animegamer_rt.serving.server.curve_keys import new_pair
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.sockets import ServerSockets, raise_limit
@@ -37,6 +38,30 @@ def test_both_ports_are_had_or_none() -> None:
         with pytest.raises(ServerError, match=f"port {free.port + 1}: the port is in use"):
             ServerSockets(ServeOptions(port=free.port))
         socket.create_server(("127.0.0.1", free.port)).close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a connection has received")
+def test_who_sends_parts_without_end_is_closed_and_who_ends_his_messages_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_sockets, "UNFINISHED_BYTES", 2**20)
+    monkeypatch.setattr(server_sockets, "COUNT_S", 0.0)
+    sockets = ServerSockets(ServeOptions(port=0))
+    try:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as player:
+            player.connect(f"tcp://127.0.0.1:{sockets.port}")
+            with socket.create_connection(("127.0.0.1", sockets.port)) as endless:
+                endless.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48))
+                endless.sendall(b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER")
+                with pytest.raises(ConnectionError):
+                    for _ in range(100):
+                        endless.sendall(b"\x03" + (2**18).to_bytes(8, "big") + bytes(2**18))
+                        player.send_multipart([b"picture", bytes(2**18)])
+                        assert any(sockets.turns in sockets.poll(100) for _ in range(100))
+                        assert sockets.receive(sockets.turns).frames[0] == b"picture"
+            assert sockets.connections == 1
+    finally:
+        sockets.close()
 
 
 def test_a_connection_counts_once_it_has_sent_a_message() -> None:

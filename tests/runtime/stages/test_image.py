@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, PngImagePlugin
 
 from animegamer_rt.errors import PictureError
-from animegamer_rt.stages.image import centre_crop, prepare, read_picture
+from animegamer_rt.stages.image import centre_crop, decode_picture, prepare, read_picture
+from animegamer_rt.stages.picture_formats import decodable
 
 RANDOM = np.random.default_rng(11)
 
@@ -131,6 +133,19 @@ def test_the_end_of_a_thumbnail_is_not_the_pictures(tmp_path: Path) -> None:
     (tmp_path / "half.jpg").write_bytes(whole[: len(whole) - 1000])
     with pytest.raises(PictureError, match="a truncated file"):
         read_picture(tmp_path / "half.jpg")
+
+
+def test_a_small_file_cannot_cost_much(tmp_path: Path) -> None:
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text("story", "a" * 10_000_000, zip=True)
+    png = saved(tmp_path, "png", pnginfo=notes, icc_profile=bytes(10_000_000))
+    assert (decode_picture(png) == SOURCE).all()
+    assert b"zTXt" in png and b"iCCP" in png
+    assert not re.search(b"zTXt|iCCP", decodable(png, "png_pipe"))  # FFmpeg would inflate them
+    jpeg = saved(tmp_path, "jpg", progressive=True)
+    scan = jpeg[jpeg.rindex(b"\xff\xda") : -2]
+    with pytest.raises(PictureError, match="more than 100 scans"):
+        decode_picture(jpeg[:-2] + 100 * scan + jpeg[-2:])
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,9 @@ class _LazyWeights:
 def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
     largest = max(abs(float(end)) for end in torch.aminmax(value))
     if not largest < math.inf:
-        raise CheckpointError("a weight is not finite", where=where, do="use the published checkpoint")
+        raise CheckpointError(
+            "a weight is not finite", where=where, do="use an earlier checkpoint, or the published one"
+        )
     if largest > torch.finfo(dtype).max:
         name = next(name for name, stored in STORED.items() if stored == dtype)
         part = where.partition(",")[0].partition("_first")[0]

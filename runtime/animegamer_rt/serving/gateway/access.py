@@ -9,6 +9,7 @@ import hmac
 import secrets
 import threading
 import time
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
+from animegamer_rt.serving.shares import Share, Worth
 from animegamer_rt.untrusted import host_name, is_address
 
 from .http_server import log, peer_of
@@ -28,6 +30,11 @@ WRONG_S, MAX_WRONG, MAX_WRONG_OF_ONE, MOST_REMEMBERED = 60.0, 30, 10, 10_000
 address. The last figure bounds them all."""
 
 
+def _as_typed(password: bytes) -> bytes:
+    """The password in one form: keyboards and editors differ in accents, and in blanks at either end."""
+    return unicodedata.normalize("NFC", password.decode(errors="replace")).strip().encode()
+
+
 class PasswordDoor:
     """One password, and the addresses that gave wrong ones within a minute.
 
@@ -36,7 +43,7 @@ class PasswordDoor:
     """
 
     def __init__(self, password: str, count_wrong: Callable[[], None] = lambda: None) -> None:
-        self._password, self._count_wrong, self._lock = password.encode(), count_wrong, threading.Lock()
+        self._password, self._count_wrong, self._lock = _as_typed(password.encode()), count_wrong, threading.Lock()
         self._wrong: deque[tuple[float, str]] = deque()
         self._wrong_of = Counter[str]()
 
@@ -54,7 +61,7 @@ class PasswordDoor:
             if self._wrong_of[peer] >= limit or len(self._wrong) >= MOST_REMEMBERED:
                 wait = {"Retry-After": str(round(WRONG_S))}
                 raise HTTPException(429, "too many wrong passwords; wait a minute\n", wait)
-            if any(hmac.compare_digest(one, self._password) for one in given):
+            if any(hmac.compare_digest(_as_typed(one), self._password) for one in given):
                 return True
             self._wrong.append((now, peer))
             self._wrong_of[peer] += 1
@@ -71,18 +78,22 @@ class Access:
         self._origins = frozenset(origins)
         self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
         self._logins: dict[str, float] = {}
+        self._share = Share[str](MAX_LOGINS)
 
-    def log_in(self) -> str:
-        """A new login: the value of its cookie."""
-        while len(self._logins) >= MAX_LOGINS:
-            del self._logins[next(iter(self._logins))]
+    def log_in(self, connection: HTTPConnection) -> str:
+        """A new login: the value of its cookie. At the bound, the address with the most loses its oldest."""
+        peer = peer_of(connection.client)
+        if (oldest := self._share.giver(peer)) is not None:
+            self.log_out(oldest)
         login = secrets.token_urlsafe(32)
+        self._share.set(login, peer, worth=Worth.UNUSED)
         self._logins[login] = time.monotonic() + LOGIN_S
         return login
 
     def log_out(self, login: str) -> None:
         """End a login, if there is one with this cookie."""
         self._logins.pop(login, None)
+        self._share.drop(login)
 
     def knows_password(self, connection: HTTPConnection) -> bool:
         """Whether no password is needed, or the connection has a login or `Authorization: Bearer PASSWORD`.

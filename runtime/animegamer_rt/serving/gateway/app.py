@@ -41,7 +41,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # without any, a browser's form names no origin either
     "Cache-Control": "no-cache",
 }
 FOR_EVER = "public, max-age=31536000, immutable"
@@ -97,6 +97,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
     async def login(request: Request) -> Response:
         if request.method != "POST":  # the page asks whether its login still holds
             return Response(status_code=204 if access.knows_password(request) else 403)
+        if not access.origin_allowed(request):  # it would spend its visitor's guesses
+            raise HTTPException(403, "another site's page may not log in\n")
         body = await form_of(request)
         [password] = parse_qs(body.decode(errors="replace")).get("password", [""])[:1]
         try:
@@ -105,7 +107,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
             status = too_many.status_code
         if status != 303:
             return html("login.html", 'role="alert">', f'role="alert">{WRONG[status]}', status)
-        return with_cookie(request, access.log_in(), LOGIN_S)
+        return with_cookie(request, access.log_in(request), LOGIN_S)
 
     async def logout(request: Request) -> Response:
         login = request.cookies.get(COOKIE, "")

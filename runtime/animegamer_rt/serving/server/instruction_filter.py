@@ -29,7 +29,9 @@ _INVISIBLE = re.compile(
 _TABLE = Path(__file__).with_name("look_alikes.txt")
 _EITHER = "\u00ef"
 """Stands for a letter that may be an i or an l, as a capital I: no text holds it once accents are taken off."""
-_SIGNS = str.maketrans("0134578@$!|+\u20ac", f"O{_EITHER.upper()}EASTBAS{2 * _EITHER.upper()}TE")
+_SIGNS = str.maketrans(
+    "0134578@$!|\u00a1+\u20ac^\u00a2\u00a9\u00a3\u00a7", f"O{_EITHER.upper()}EASTBAS{3 * _EITHER.upper()}TEACCLS"
+)
 """Digits and signs that stand for letters -> these as capitals; letters proper are small by then."""
 _SIGN_LETTERS = f"A-Z{_EITHER.upper()}"
 _SHAPES = {"i": (f"i{_EITHER}", "l"), "l": (f"l{_EITHER}",), _EITHER: (f"i{_EITHER}", f"l{_EITHER}")}
@@ -124,7 +126,11 @@ def _read(path: Path, setting: str) -> list[str]:
 def _pattern(phrases: list[str]) -> re.Pattern[str]:
     """Finds phrases between non-letters, or beside letters that are written as signs (`n4k3d!`)."""
     plain = (_plain(phrase).translate(_SIGNS).lower().split() for phrase in phrases)
-    found = [r"[\W_]*".join(map(_shape, words)) for words in plain]
+    shapes: dict[str, list[str]] = {}
+    for words in plain:
+        shapes.setdefault(words[0][0], []).append(r"[\W_]*".join(map(_shape, words)))
+    # By first letter: nobody waits while a text of many words is compared with each of thousands.
+    found = (f"(?=[{''.join(_kinds(letter))}])(?:{'|'.join(found)})" for letter, found in shapes.items())
     return re.compile(f"(?<![^\\W_{_SIGN_LETTERS}])(?:{'|'.join(found)})(?=[{_SIGN_LETTERS}]*(?![^\\W_]))")
 
 
@@ -132,10 +138,14 @@ def _shape(word: str) -> str:
     """A pattern for a word whose letters may be repeated, be written as signs, or have signs between them."""
     parts = []
     for letter, run in itertools.groupby(word):
-        kinds = [f"[{re.escape(kind + kind.upper())}]" for kind in _SHAPES.get(letter, (letter,))]
-        once, repeated = (f"(?:{'|'.join(kind + times for kind in kinds)})" for times in ("", "{1,3}"))
+        once, repeated = (f"(?:{'|'.join(f'[{kind}]{times}' for kind in _kinds(letter))})" for times in ("", "{1,3}"))
         parts.append(f"{once}{_INSIDE}" * (len(list(run)) - 1) + repeated)
     return _INSIDE.join(parts)
+
+
+def _kinds(letter: str) -> list[str]:
+    """What a letter may look like: the contents of character sets."""
+    return [re.escape(kind + kind.upper()) for kind in _SHAPES.get(letter, (letter,))]
 
 
 def _plain(text: str) -> str:

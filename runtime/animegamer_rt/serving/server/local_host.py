@@ -193,15 +193,16 @@ def begin_log(path: Path) -> None:
         raise StoreError(
             "the worker's log cannot be written",
             where=path,
-            found=error.strerror or str(error),
-            do="make it writable, or choose another folder with --state-dir",
+            found="a link" if path.is_symlink() else error.strerror or str(error),
+            do="remove it or make it writable, or choose another folder with --state-dir",
         ) from error
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a log, readable only by this user: it may contain players' words. Raises OSError."""
-    # Non-blocking: a named pipe would keep the server waiting for a reader.
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o600)
+    """Open a log, readable only by this user: it may contain players' words. Raises OSError, also for a link."""
+    # A link's target would be emptied, and a named pipe would keep the server waiting for a reader.
+    safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | safely, 0o600)
     return os.fdopen(opened, "ab")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +103,7 @@ def check(options: ServeOptions) -> None:
     """Raises ConfigError for the first setting that is out of range or conflicts with another."""
     check_values(options, FIELDS, str)
     try:
-        str(options.state_dir.resolve()).encode()
+        os.path.realpath(options.state_dir).encode()  # unlike `resolve`, it takes a link to itself
     except UnicodeEncodeError as error:  # clients receive the paths of exports in UTF-8
         what, do = "the path is not UTF-8 text", "give a folder of another name, or set LC_ALL=C.UTF-8"
         raise ConfigError(what, where="state_dir", found=ascii(str(options.state_dir)), do=do) from error

@@ -19,7 +19,6 @@ from typing import cast
 
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.serving.shares import FullError, Share, Worth
-from animegamer_rt.serving.store import CHECKPOINT_TURNS
 
 from .clients import Client
 from .jobs import Job
@@ -28,7 +27,7 @@ from .options import ServeOptions
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
 CHANGES_PER_TURN, MIN_CHANGES = 2, 30
-"""Opens, branches and rewinds that a holder may make per turn allowed a minute, and in any case."""
+"""Opens, branches, rewinds and wishes, by cost, that a holder may make per turn allowed a minute, and in any case."""
 GONE = object()
 """The owner and holder of what belonged to lost connections."""
 
@@ -152,16 +151,15 @@ class JobQueue:
         """Count a job of the session by its cost. Raises ProtocolError `rate_limited` beyond the limit."""
         _charge(self._turns, session, cost_turns, now, self._options.turns_per_minute, "turns")
 
-    def count_change(self, owner: object, now: float, copied_turns: int = 0) -> None:
-        """Count an open, branch or rewind of the owner: each waits for the disk, and blocks everybody.
-
-        copied_turns: those of a branch; CHECKPOINT_TURNS take about as long as an open.
+    def count_change(self, owner: object, now: float, cost: float = 1.0) -> None:
+        """Count an open, branch, rewind or wish of the owner: each blocks everybody. cost: in opens, which wait for the
+        disk; copying CHECKPOINT_TURNS takes about as long.
 
         Raises ProtocolError `rate_limited` beyond the limit.
         """
         turns = self._options.turns_per_minute
         limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
-        _charge(self._changes, owner, 1 + copied_turns / CHECKPOINT_TURNS, now, limit, "games opened or changed")
+        _charge(self._changes, owner, cost, now, limit, "games opened or changed")
 
     def use_session(self, session: str, now: float, client: Client, *, played: bool = False) -> None:
         """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room.

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import StoredSession, StoredStart
+from animegamer_rt.serving.store import CHECKPOINT_TURNS, StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
@@ -25,6 +25,9 @@ from .jobs import Export, Played, Replay, Start, Subscriber, Turn, fault
 from .options import ServeOptions
 from .status import ServerStatus
 from .storage import Storage
+
+CHANGES_PER_TEXT = 0.1
+"""What comparing a wish with a block list of thousands of words costs, in changes (`JobQueue.count_change`)."""
 
 Handler = Callable[[Client, Message, float], list[Effect]]
 
@@ -156,7 +159,7 @@ class Requests:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
-        self._core.queue.count_change(client.holder, now, copied_turns=turn)
+        self._core.queue.count_change(client.holder, now, 1 + turn / CHECKPOINT_TURNS)
         self._core.queue.check_sessions(now, client)
         other, token = self._storage.store.branch(session.id, turn, message.fields.get("seed"))
         self._core.queue.use_session(other.id, now, client)
@@ -171,7 +174,13 @@ class Requests:
         finished = self._storage.store.find_turn(session.id, turn_id)
         if finished is not None and finished.turn <= session.turns:
             return self._replay_turn(subscriber, session, finished.turn, now)
-        instruction = self._filter.read(fields["instruction"])
+        self._check_no_job(session)
+        self._core.queue.count_turn(session.id, now, 0.0)
+        try:
+            instruction = self._filter.read(fields["instruction"])
+        except AnimeGamerError:
+            self._core.queue.count_turn(session.id, now)  # to read it took time that everybody shares
+            raise
         requested_s = fields.get("deadline_s", math.inf)
         frame_options = self._check_job(session, client, now)
         job = Turn(
@@ -190,8 +199,9 @@ class Requests:
 
     def _wish(self, client: Client, message: Message, now: float) -> list[Effect]:
         session = self._session(message)
-        texts = dict.fromkeys(self._filter.read(text).text for text in message.fields["instructions"])
-        wishes = list(texts)[: self._options.ahead]
+        texts = list(dict.fromkeys(message.fields["instructions"]))[: self._options.ahead]
+        self._core.queue.count_change(client.holder, now, len(texts) * CHANGES_PER_TEXT)
+        wishes = list(dict.fromkeys(self._filter.read(text).text for text in texts))
         self._core.queue.use_session(session.id, now, client)
         running = self._core.queue.of_session(session.id)
         turn = 1 + (running.turn if isinstance(running, Turn) else session.turns)

@@ -14,6 +14,7 @@ import secrets
 import socket as tcp
 import struct
 import sys
+import time
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -32,6 +33,8 @@ HIGH_WATER_MESSAGES = 4
 SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, without allocating it. Smaller ones get `too_large`."""
+UNFINISHED_BYTES, COUNT_S = 64 * 2**20, 0.1
+"""Of all messages that have not arrived whole, since libzmq bounds no number of frames; how often they are counted."""
 LINGER_MS = 2000
 ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Wildcard address -> the one at which programs on this machine connect."""
@@ -55,6 +58,8 @@ LEAST_CONNECTIONS = 16
 MAX_DESCRIPTORS = 65_536
 """No higher limit is requested: starting a process may close every possible descriptor, one by one."""
 VISITOR_NONCE = 16
+_RECEIVED_AT = 128
+"""Of tcpi_bytes_received in Linux's struct tcp_info, in bytes."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 32_000)
 """Below the ports Linux assigns to outgoing connections, which begin at 32768. Otherwise a client waiting for a restart
@@ -117,6 +122,9 @@ class ServerSockets:
         """Descriptor of a connection to the turn socket that has sent something -> its routing id."""
         self._on_control: dict[int, None] = {}
         """Descriptors of connections to the control socket that have sent something, longest silent first."""
+        self._whole_until: dict[tuple[int, int], int] = {}
+        """How much had come over a connection when no message was unfinished."""
+        self._count_at = 0.0
         self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
         self._reported = {self.turns, self.control, *(socket for socket, _ in self.workers)}
@@ -149,6 +157,8 @@ class ServerSockets:
             self._handle_zap()
         if ready.intersection(self._monitors):
             self._count_connections()
+        if sys.platform == "linux" and time.monotonic() > self._count_at:
+            self._close_endless()
         return ready & self._reported
 
     def receive(self, socket: zmq.Socket[bytes]) -> Received:
@@ -161,6 +171,7 @@ class ServerSockets:
             connection = int(socket is self.control), descriptor
             known = connection in self._silent
             self._silent.pop(connection, None)
+            self._whole_until.pop(connection, None)
             if socket is self.control:
                 if known or descriptor in self._on_control:
                     self._on_control.pop(descriptor, None)
@@ -270,6 +281,7 @@ class ServerSockets:
             while monitor.poll(0):
                 event, descriptor = struct.unpack("=HI", monitor.recv_multipart()[0])
                 self._silent.pop((offset, descriptor), None)
+                self._whole_until[offset, descriptor] = 0
                 if offset:
                     self._on_control.pop(descriptor, None)
                 elif descriptor in self._routing:
@@ -292,6 +304,21 @@ class ServerSockets:
             connection = next(iter(self._silent))
             del self._silent[connection]
         self.shut(*connection)
+
+    def _close_endless(self) -> None:
+        """While too much has arrived of unfinished messages, close the connection with the most."""
+        self._count_at = time.monotonic() + COUNT_S
+        talking = [
+            *((0, descriptor) for descriptor in self._routing),
+            *((1, descriptor) for descriptor in self._on_control),
+        ]
+        came = {connection: _bytes_received(connection[1]) for connection in [*self._silent, *talking]}
+        self._whole_until = {connection: self._whole_until.get(connection, size) for connection, size in came.items()}
+        unfinished = {connection: size - self._whole_until[connection] for connection, size in came.items()}
+        while sum(unfinished.values()) > UNFINISHED_BYTES:
+            most = max(unfinished, key=unfinished.__getitem__)
+            del unfinished[most]
+            self.shut(*most)
 
     def shut(self, offset: int, descriptor: int) -> None:
         """Close a connection to the turn socket (offset 0) or the control socket (1).
@@ -329,6 +356,20 @@ def raise_limit(workers: int = 1) -> int:
         do = "raise the limit: ulimit -Hn, or LimitNOFILE= of the unit"
         raise ServerError("the limit on open files is too low", found=had, expected=f"{least} or more", do=do)
     return had
+
+
+def _bytes_received(descriptor: int) -> int:
+    """What a TCP connection has received so far, by Linux; 0 if the descriptor belongs to another file by now."""
+    if sys.platform != "linux":
+        return 0
+    with contextlib.suppress(OSError):
+        connection = tcp.socket(fileno=descriptor)
+        try:
+            info = connection.getsockopt(tcp.IPPROTO_TCP, tcp.TCP_INFO, _RECEIVED_AT + 8)
+            return int.from_bytes(info[_RECEIVED_AT:], sys.byteorder)
+        finally:
+            connection.detach()
+    return 0
 
 
 def is_loopback(host: str) -> bool:

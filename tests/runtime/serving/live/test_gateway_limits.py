@@ -191,16 +191,29 @@ def test_without_descriptors_the_oldest_connection_is_closed_and_one_line_is_wri
     assert said.count("\n") <= 2 and "cannot be accepted: Too many open files; closing the oldest" in said
 
 
-def test_a_login_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_ends_after_its_time_or_by_others_of_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MAX_LOGINS", 10)
     rules = access.Access(PASSWORD, (), lambda: None)
 
-    def known(login: str) -> bool:
+    def connection(address: str, login: str = "") -> HTTPConnection:
         cookie = f"{access.COOKIE}={login}".encode()
-        return rules.knows_password(HTTPConnection({"type": "http", "headers": [(b"cookie", cookie)]}))
+        return HTTPConnection({"type": "http", "client": (address, 1), "headers": [(b"cookie", cookie)]})
 
-    assert known(rules.log_in()) and not known("x")
+    def known(login: str) -> bool:
+        return rules.knows_password(connection("192.0.2.1", login))
+
+    mine = rules.log_in(connection("192.0.2.1"))
+    greedy = [rules.log_in(connection("192.0.2.2")) for _ in range(20)]
+    assert known(mine) and not known("x")
+    assert [known(login) for login in greedy] == [False] * 11 + [True] * 9
     monkeypatch.setattr(access, "LOGIN_S", 0)
-    assert not known(rules.log_in())
+    assert not known(rules.log_in(connection("192.0.2.1")))
+
+
+@pytest.mark.parametrize("typed", ["p\u00e4ssw\u00f6rter", "pa\u0308sswo\u0308rter", " p\u00e4ssw\u00f6rter \r"])
+def test_a_password_may_be_typed_in_any_form_of_its_accents(typed: str) -> None:
+    for written in ("p\u00e4ssw\u00f6rter", "pa\u0308sswo\u0308rter"):
+        assert access.PasswordDoor(written).opens(HTTPConnection({"type": "http", "headers": []}), typed.encode())
 
 
 def test_a_crowd_that_never_ends_its_requests_shuts_nobody_out_and_fills_no_log(bundle: Path, tmp_path: Path) -> None:
@@ -230,6 +243,8 @@ def test_wrong_passwords_are_few_counted_and_logged_and_those_inside_play_on(bun
         inside = log_in(url)
         status, _, text = answer(url + "login", b"password=wrong")
         assert status == 403 and b"Wrong password" in text
+        for body in (b"password=wrong", b"password=" + PASSWORD.replace(" ", "+").encode()):
+            assert answer(url + "login", body, Origin="https://elsewhere.example")[0] == 403, "nor is it counted"
         with ThreadPoolExecutor(50) as pool:
             guesses = Counter(pool.map(lambda n: answer(url + "login", b"password=wrong%d" % n)[0], range(100)))
         assert guesses == {403: 29, 429: 71}

@@ -128,6 +128,16 @@ def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: 
     assert {path.name: path.read_bytes() for path in state.iterdir()} == before
 
 
+def test_a_log_that_is_a_link_is_refused_and_its_target_kept(bundle: Path, tmp_path: Path) -> None:
+    state, other = tmp_path / "state", tmp_path / "other"
+    state.mkdir()
+    other.write_text("precious", encoding="utf-8")
+    (state / "worker.log").symlink_to(other)
+    code, said = refusal(bundle, state)
+    assert code == 2 and "worker.log: the worker's log cannot be written; found a link" in said
+    assert other.read_text(encoding="utf-8") == "precious"
+
+
 def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:
     played: list[list[bytes]] = []
     with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=SMALL_DISK, turns_per_minute=0) as server:
