@@ -125,7 +125,7 @@ class LowRank(nn.Module):
 
 
 def lower_rank(network: Denoiser, rank: int, dtype: torch.dtype = torch.bfloat16) -> None:
-    """Freezes the network, its layers in this dtype, and adds trained matrices of this rank to its blocks' large ones."""
+    """Freezes the network, its layers in `dtype`, and adds trained matrices of this rank to its blocks' large ones."""
     network.requires_grad_(False)
     for module in network.modules():
         if isinstance(module, nn.Linear):
