@@ -4,7 +4,7 @@
     python benchmarks/size.py --turns       also the runtime's files that a turn enters, played with the pocket bundle
 
 A file counts as entered if one of its functions is called during a second turn, in any thread: first through
-`animegamer_rt.open`, then in the process of `serve --device simulated:0.01`, with the Python client.
+`animegamer_rt.open`, then in the process of `serve`, with the Python client.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def served_turn() -> list[str]:
     with tempfile.TemporaryDirectory() as state:
         report, settings = Path(state) / "files.json", Path(state) / "serve.toml"
         settings.write_text("metrics_port = 0\n", encoding="utf-8")  # whose page has a thread of its own
-        arguments = ["serve", "--device", "simulated:0.01", "--state-dir", state, "--port", "0", "--config", settings]
+        arguments = ["serve", "--state-dir", state, "--port", "0", "--config", settings]
         command = [sys.executable, __file__, "--profile", str(report), *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
             assert server.stdout is not None

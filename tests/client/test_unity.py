@@ -187,9 +187,10 @@ def test_a_webgl_build_plays_through_a_pages_websocket(build: MonoBuild, web_ser
     option = "--experimental-websocket"
     if subprocess.run(["node", option, "-e", ""], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("node 20 or later is needed, which has WebSockets")
-    page = f"{option} --no-warnings {PACKAGE / 'Tests~/Browser/page.js'} {PACKAGE / 'Runtime/Core/AnimeGamer.jslib'}"
+    page, library = PACKAGE / "Tests~/Browser/page.js", PACKAGE / "Runtime/Core/AnimeGamer.jslib"
+    arguments = f'{option} --no-warnings "{page}" "{library}"'
     address = web(web_server).replace("http", "ws") + "ws"
-    command = ["mono", f"web/{DRIVER}", address, "ws://127.0.0.1:1/ws", "node", page]
+    command = ["mono", f"web/{DRIVER}", address, "ws://127.0.0.1:1/ws", "node", arguments]
     with subprocess.Popen(command, cwd=build.folder, stdout=subprocess.PIPE, text=True) as playing:
         assert playing.stdout is not None
         said = []

@@ -95,9 +95,14 @@ def device_of(module: nn.Module) -> torch.device:
     return next(module.parameters()).device
 
 
+def product_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16; float32 on a CPU that is slower in bfloat16."""
+    return torch.bfloat16 if device.type != "cpu" or cpu_gains_from_bfloat16() else torch.float32
+
+
 def autocast(device: torch.device) -> torch.autocast:
-    """bfloat16 products with float32 weights; float32 on a CPU that is slower in bfloat16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type != "cpu" or cpu_gains_from_bfloat16())
+    """Products of float32 weights in `product_dtype`."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=product_dtype(device) is torch.bfloat16)
 
 
 @cache

@@ -124,12 +124,12 @@ class LowRank(nn.Module):
         return cast(Tensor, self.linear(x)) + F.linear(F.linear(x, self.down), self.up)
 
 
-def lower_rank(network: Denoiser, rank: int) -> None:
-    """Freezes the network, its layers in bfloat16, and adds trained matrices of this rank to its blocks' large ones."""
+def lower_rank(network: Denoiser, rank: int, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Freezes the network, its layers in `dtype`, and adds trained matrices of this rank to its blocks' large ones."""
     network.requires_grad_(False)
     for module in network.modules():
         if isinstance(module, nn.Linear):
-            module.bfloat16()
+            module.to(dtype)
     for block in network.blocks:
         assert isinstance(block, Block)
         for module, name in (

@@ -27,6 +27,7 @@ from animegamer_rt.pipeline import Pipeline
 
 from .decoder import decoder_loss, decoder_optimisers, start
 from .files import read_student, student_plan, teacher_hash, write_light_decoder, write_student, write_whole
+from .optimiser import product_dtype
 from .progress import Progress
 from .student import (
     Steps,
@@ -196,7 +197,7 @@ class Distillation:
         network.float().requires_grad_(True)
         if self.recipe.rank:
             torch.manual_seed(0)
-            lower_rank(network, self.recipe.rank)
+            lower_rank(network, self.recipe.rank, product_dtype(self.device))
         if network.size.hidden >= RECOMPUTED_WIDTH:
             recompute_blocks(network)
         return network.to(self.device), weights

@@ -211,7 +211,7 @@ class Predictor(nn.Module):
         seen = seen & self.in_window(new_positions, positions)
         embeddings = self.embed(ids, history_index, history_shots)
         # Added to the scores: attention would make this of a bool mask again in every layer.
-        added = torch.where(seen, 0.0, torch.finfo(embeddings.dtype).min).to(embeddings.dtype)
+        added = torch.zeros_like(seen, dtype=embeddings.dtype).masked_fill(~seen, torch.finfo(embeddings.dtype).min)
         asked = torch.cat([readout, torch.full_like(readout[:1], count - 1)])
         hidden, longer = self.run(embeddings, added, new_positions, past, asked)
         shot, logits = self.output_resampler(hidden[0, :-1])[None], self.head(hidden[:, -1])

@@ -15,8 +15,9 @@ from client.conformance.ports import ReservedPorts
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server import sockets as server_sockets
 from animegamer_rt.serving.server.curve_keys import new_pair
+from animegamer_rt.serving.server.descriptors import raise_limit
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.sockets import ServerSockets, raise_limit
+from animegamer_rt.serving.server.sockets import ServerSockets
 
 PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(encoding="utf-8")
 

@@ -32,12 +32,12 @@ from animegamer_rt.serving.wire.worker_messages import (
     TurnResult,
 )
 
+from . import rehearsal
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
 from .dispatch import Begun, Dispatch, Fleet, HandOver, Suspects, TakeBack
 from .effects import Cancel, Counted, Done, Effect, Effects, Ended, Give, Logged, Lost, Replace, Started
 from .guesses import Guesser
-from .instruction_filter import ENDED, WORKER_LOST, fault_in, rehearsed
 from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, read_reply, stopped
 from .options import ServeOptions
 from .queue import JobQueue
@@ -243,11 +243,11 @@ class ServerCore:
 
     def _rehearse(self, job: Turn) -> None:
         """Play the fault that the turn's instruction names, if any."""
-        asked = fault_in(job.instruction)
-        if asked == WORKER_LOST and job.worker is not None and not job.worker_deaths:
+        asked = rehearsal.fault_in(job.instruction)
+        if asked == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
             self._effects.append(Replace(job.worker))
-        elif asked in ENDED:
-            self._stop(job, rehearsed(asked))
+        elif asked in rehearsal.ENDED:
+            self._stop(job, rehearsal.rehearsed(asked))
 
     def _work_ended(self, job: Job, now: float, failed: bool = False) -> None:
         if job.worker is None:  # a job served from a ready turn has none

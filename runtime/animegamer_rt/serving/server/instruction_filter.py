@@ -3,9 +3,6 @@
 Blocked words are found as whole words, in any case and width of letters, despite invisible characters or accents,
 look-alike letters of other scripts, squares and flags, digits and signs for letters, repeated letters, signs inside
 or behind a word, or spaced-out letters (`n4k3d!`, `na-ked`, `nakeeed`, `n a k e d`).
-
-With simulated engines an instruction such as `Mia waves. fail: busy` plays the fault that it names, so that a game
-rehearses its errors without a model. The faults take the same paths as real ones.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from pathlib import Path
 
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, ProtocolError
-from animegamer_rt.serving.wire import CODES
 from animegamer_rt.state.game import Instruction, is_control
 
 _INVISIBLE = re.compile(
@@ -46,26 +42,15 @@ _LONG_RUN = re.compile(r"(\w)\1{3,}")
 """A letter repeated more often than `_shape` allows for. A bound for each letter keeps a search fast."""
 _WORD = re.compile(r"[^\W_]+")
 MAX_LIST_BYTES = 8 * 2**20
-WORKER_LOST = "worker_lost"
-"""Rehearsed fault: the worker is killed once in the turn: `restarting` comes, then the turn goes on."""
-REFUSED = ("busy", "blocked", "rate_limited", "too_many_sessions", "draining", "degraded", "turn_running")
-"""Codes of rehearsed faults with which the turn is refused."""
-ENDED = ("deadline", "worker_failed", "unusable_output", "storage", "internal")
-"""Codes of rehearsed faults with which the turn ends after its `state`."""
-_FAULT = re.compile(r"\bfail: ?(\w+)\W*$", re.IGNORECASE)
 
 
 class InstructionFilter:
     """Checks instructions. Both lists are files with one word or phrase per line; lines starting with # are skipped.
 
     block_list: instructions containing an entry are refused. allow_list: those containing any other word are refused.
-    rehearses: those that name a fault are refused as it says.
     """
 
-    def __init__(
-        self, block_list: Path | None = None, allow_list: Path | None = None, *, rehearses: bool = False
-    ) -> None:
-        self._rehearses = rehearses
+    def __init__(self, block_list: Path | None = None, allow_list: Path | None = None) -> None:
         phrases = [] if block_list is None else _read(block_list, "block_list")
         self._blocked = _pattern(phrases) if phrases else None
         allowed = None if allow_list is None else _read(allow_list, "allow_list")
@@ -74,33 +59,14 @@ class InstructionFilter:
     def read(self, raw: str) -> Instruction:
         """The instruction as it will be played: NFC, no control characters, single spaces.
 
-        Raises InstructionError for invalid text, ProtocolError for text the lists forbid, or for a fault to rehearse.
+        Raises InstructionError for invalid text, ProtocolError `blocked` for text the lists forbid.
         """
         instruction = Instruction.parse("".join(letter for letter in raw if not is_control(letter)))
         text = instruction.text
         blocked = self._blocked is not None and any(map(self._blocked.search, _readings(_plain(text))))
         if blocked or (self._allowed is not None and not self._allowed >= _words(text)):
             raise ProtocolError("this server does not allow that", code="blocked", do="use other words")
-        if self._rehearses and (fault := fault_in(text)) in REFUSED:
-            raise rehearsed(fault)
         return instruction
-
-
-def fault_in(instruction: str) -> str | None:
-    """The fault that an instruction asks for; None: none. Raises ProtocolError for one that is not known."""
-    found = _FAULT.search(instruction)
-    if found is None:
-        return None
-    if (fault := found[1].lower()) not in (*REFUSED, *ENDED, WORKER_LOST):
-        expected = ", ".join((WORKER_LOST, *REFUSED, *ENDED))
-        raise ProtocolError("no such fault can be rehearsed", code="instruction", found=fault, expected=expected)
-    return fault
-
-
-def rehearsed(code: str) -> ProtocolError:
-    """The error of a code, as a server could say it."""
-    meaning, do = CODES[code]
-    return ProtocolError(f"rehearsed: {meaning}", code=code, do=do)
 
 
 def _readings(plain: str) -> list[str]:

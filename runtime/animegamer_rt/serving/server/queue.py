@@ -152,9 +152,9 @@ class JobQueue:
         _charge(self._turns, session, cost_turns, now, self._options.turns_per_minute, "turns")
 
     def count_change(self, owner: object, now: float, cost: float = 1.0) -> None:
-        """Count an open, branch, rewind or wish of the owner: each blocks everybody. cost: in opens, which wait for the
-        disk; copying CHECKPOINT_TURNS takes about as long.
+        """Count an open, branch, rewind or wish of the owner: each blocks everybody.
 
+        cost: in opens, which wait for the disk; copying CHECKPOINT_TURNS takes about as long.
         Raises ProtocolError `rate_limited` beyond the limit.
         """
         turns = self._options.turns_per_minute

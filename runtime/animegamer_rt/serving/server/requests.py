@@ -17,6 +17,7 @@ from animegamer_rt.serving.store import CHECKPOINT_TURNS, StoredSession, StoredS
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
+from . import rehearsal
 from .clients import CONTROL, TURNS, Client
 from .core import ServerCore
 from .effects import Effect, Logged, Send, SendError
@@ -44,6 +45,7 @@ class Requests:
         instruction_filter: InstructionFilter,
     ) -> None:
         self._options, self._status, self._filter = options, status, instruction_filter
+        self._rehearses = options.engines.simulated
         self._storage, self._core = storage, core
         self._bundle, self._fingerprint = status.bundle, status.bundle.fingerprint
         self.handlers: Mapping[str, Handler] = {
@@ -178,6 +180,8 @@ class Requests:
         self._core.queue.count_turn(session.id, now, 0.0)
         try:
             instruction = self._filter.read(fields["instruction"])
+            if self._rehearses:
+                rehearsal.check(instruction.text)
         except AnimeGamerError:
             self._core.queue.count_turn(session.id, now)  # to read it took time that everybody shares
             raise

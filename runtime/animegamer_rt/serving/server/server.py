@@ -28,6 +28,7 @@ from animegamer_rt.serving.wire import STAGES
 
 from .clients import Clients
 from .core import ServerCore
+from .descriptors import raise_limit
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
 from .gateway_process import GatewayProcess
 from .guesses import Guesser
@@ -36,7 +37,7 @@ from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
 from .ray_host import own_address
 from .requests import Requests
-from .sockets import ServerSockets, raise_limit
+from .sockets import ServerSockets
 from .status import ServerStatus
 from .storage import Storage, open_store
 from .supervisor import Supervisor
@@ -104,9 +105,7 @@ class Server:
         workers: Workers,
         gateway: GatewayProcess | None,
     ) -> None:
-        instruction_filter = InstructionFilter(
-            options.block_list, options.allow_list, rehearses=options.engines.simulated
-        )
+        instruction_filter = InstructionFilter(options.block_list, options.allow_list)
         self._sockets, self._workers = sockets, workers
         guesser = Guesser(bundle.manifest.reader, bundle_language(bundle), instruction_filter)
         self._core = ServerCore(options, storage, guesser)
@@ -255,7 +254,7 @@ class Upkeep:
             self.worker_active = False
         if now >= self._due_at:
             self._due_at = now + UPKEEP_S
-            self.parent_ended = self.supervisor.parent_ended
+            self.parent_ended = self.supervisor.parent is not None and self.supervisor.parent_ended
             self._update_metrics(now)
 
     def note(self, effect: Counted | Done | Logged | Lost) -> None:

@@ -22,7 +22,7 @@ class Supervisor:
     """
 
     def __init__(self, parent: int | None = None, environment: Mapping[str, str] = os.environ) -> None:
-        self._parent = None if parent is None else _find(parent)
+        self.parent = None if parent is None else _find(parent)
         path = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         microseconds = environment.get("WATCHDOG_USEC", "")
@@ -34,10 +34,10 @@ class Supervisor:
     @property
     def parent_ended(self) -> bool:
         """Whether the parent, if there is one, has ended, even if nobody has collected its exit code yet."""
-        if self._parent is None:
+        if self.parent is None:
             return False
         try:
-            return not self._parent.is_running() or self._parent.status() == psutil.STATUS_ZOMBIE
+            return not self.parent.is_running() or self.parent.status() == psutil.STATUS_ZOMBIE
         except psutil.Error as error:  # a process of another user's may not be looked at
             return isinstance(error, psutil.NoSuchProcess)
 

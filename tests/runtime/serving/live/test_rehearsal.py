@@ -9,7 +9,7 @@ import pytest
 from live_server import LiveServer, RawClient, refusal
 
 from animegamer_client import Client, Frame, Restarting, ServerRefused, Understood
-from animegamer_rt.serving.server.instruction_filter import ENDED, REFUSED
+from animegamer_rt.serving.server.rehearsal import ENDED, REFUSED
 
 
 @pytest.fixture(scope="module")

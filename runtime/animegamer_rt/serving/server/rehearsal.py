@@ -1,0 +1,43 @@
+"""Faults on request: with simulated engines, a sentence such as `Mia waves. fail: busy` plays what it names.
+
+So a game rehearses its errors without a model. The faults take the same paths as real ones, and a server with real
+engines plays such a sentence like any other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.wire import CODES
+
+WORKER_LOST = "worker_lost"
+"""The worker is killed once in the turn: `restarting` comes, then the turn goes on."""
+REFUSED = ("busy", "blocked", "rate_limited", "too_many_sessions", "draining", "degraded", "turn_running")
+"""Codes with which the turn is refused."""
+ENDED = ("deadline", "worker_failed", "unusable_output", "storage", "internal")
+"""Codes with which the turn ends after its `state`."""
+_ASKED = re.compile(r"\bfail: ?(\w+)\W*$", re.IGNORECASE)
+
+
+def fault_in(instruction: str) -> str | None:
+    """The fault that an instruction names; None: none. Raises ProtocolError for one that is not known."""
+    found = _ASKED.search(instruction)
+    if found is None:
+        return None
+    if (fault := found[1].lower()) not in (*REFUSED, *ENDED, WORKER_LOST):
+        expected = ", ".join((WORKER_LOST, *REFUSED, *ENDED))
+        raise ProtocolError("no such fault can be rehearsed", code="instruction", found=fault, expected=expected)
+    return fault
+
+
+def check(instruction: str) -> None:
+    """Raises ProtocolError if the instruction asks to be refused, or names no known fault."""
+    if (fault := fault_in(instruction)) in REFUSED:
+        raise rehearsed(fault)
+
+
+def rehearsed(code: str) -> ProtocolError:
+    """The error of a code, as a server could say it."""
+    meaning, do = CODES[code]
+    return ProtocolError(f"rehearsed: {meaning}", code=code, do=do)
