@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import animegamer_rt
 from animegamer_export.evaluate.metrics import share
 from animegamer_rt.errors import AnimeGamerError, InstructionError, OutputError
 
+from .evaluation import looks
 from .judge.reading import Judge, Reading
 from .labelled import LabelledTurn, read_games
 
@@ -29,11 +30,14 @@ MUST_BE_RIGHT = ("who", "one_of_each", "place", "night", "motion")
 """The fields of FIELDS that `all_right` requires, if a turn has them."""
 SHARES = (*FIELDS, "all_right", "all_right_first", "all_right_later")
 """The shares of a report."""
+LOOKS = ("edges", "flicker", "join")
+"""The means of a report, in grey levels (evaluation/looks.py)."""
+FIGURES = (*SHARES, *LOOKS)
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """A played turn. reading: None if the text was refused. right: the judged fields."""
+    """A played turn. reading: None if the text was refused. right: the judged fields. looks: those of LOOKS it has."""
 
     asked: LabelledTurn
     first: bool
@@ -41,6 +45,7 @@ class PlayedTurn:
     reading: Reading | None
     right: dict[str, bool]
     refused: str = ""
+    looks: dict[str, float] = field(default_factory=dict)
 
     @property
     def all_right(self) -> bool:
@@ -86,7 +91,7 @@ def play_games(
 ) -> Iterator[PlayedTurn]:
     """Plays each game from its start with the same seed, and reads every clip."""
     for turns in games:
-        game = player.start(seed=seed)
+        game, before = player.start(seed=seed), None
         for number, asked in enumerate(turns):
             try:
                 clip = game.turn(asked.say).frames
@@ -94,18 +99,28 @@ def play_games(
                 yield PlayedTurn(asked, number == 0, seed, None, fields_right(asked, None), str(error))
                 continue
             (reading,) = judge.read(clip[None])
-            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading))
+            measured = {"edges": looks.edges(clip), "flicker": looks.flicker(clip)}
+            if before is not None and (before[1].place, before[1].night) == (reading.place, reading.night):
+                measured["join"] = looks.join(before[0], clip)
+            before = clip, reading
+            found = {name: round(value, 3) for name, value in measured.items() if value is not None}
+            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading), looks=found)
 
 
 def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
-    """The shares of right turns, 0..1; None if no turn has the field. `readings` lists every turn."""
+    """The shares of right turns, 0..1, and the means of LOOKS; None if no turn has the field. `readings`: every turn.
+
+    A join counts between turns that the judge sees in one place and hour.
+    """
     shares = {name: share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
+    seen = {name: [turn.looks[name] for turn in played if name in turn.looks] for name in LOOKS}
     return {
         "turns": len(played),
         **shares,
         "all_right": share([turn.all_right for turn in played]),
         "all_right_first": share([turn.all_right for turn in played if turn.first]),
         "all_right_later": share([turn.all_right for turn in played if not turn.first]),
+        **{name: round(sum(values) / len(values), 3) if values else None for name, values in seen.items()},
         "readings": [_entry(turn) for turn in played],
     }
 
@@ -120,6 +135,7 @@ def _entry(turn: PlayedTurn) -> dict[str, Any]:
         "read": None if turn.reading is None else asdict(turn.reading),
         "right": turn.right,
         "all_right": turn.all_right,
+        **turn.looks,
     }
     return {**entry, "refused": turn.refused} if turn.refused else entry
 
@@ -192,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         reports = {plan: report(turns) for plan, turns in played.items()}
         record = {**reports[first], "bundle": options.bundle, "plan": first, "seeds": options.seeds}
         if len(reports) > 1:
-            record["plans"] = {plan: {name: found[name] for name in SHARES} for plan, found in reports.items()}
+            record["plans"] = {plan: {name: found[name] for name in FIGURES} for plan, found in reports.items()}
         try:
             options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
@@ -202,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if len(reports) > 1:
         print(" " * 18, *(f"{plan:10s}" for plan in reports))
-    for name in ("turns", *SHARES):
+    for name in ("turns", *FIGURES):
         figures = ("not judged" if found[name] is None else found[name] for found in reports.values())
         print(f"{name:18s}", *(f"{figure!s:10s}" for figure in figures))
     for turn in worst(played[first], options.worst):

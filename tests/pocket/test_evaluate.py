@@ -8,16 +8,20 @@ import re
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 import pytest
 
 from animegamer_pocket.evaluate import PlayedTurn, fields_right, main, report, worst
+from animegamer_pocket.evaluation import looks
 from animegamer_pocket.judge.reading import Reading
 from animegamer_pocket.labelled import LabelledTurn, read_games
 from animegamer_pocket.language.games import json_lines
-from animegamer_pocket.world.scene import CHARACTERS
+from animegamer_pocket.world.render import render
+from animegamer_pocket.world.scene import CHARACTERS, Scene
 
 SHARES = {"who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each"}
-SUMS = {"all_right", "all_right_first", "all_right_later"}
+SUMS = {"all_right", "all_right_first", "all_right_later", "edges", "flicker", "join"}
 FIRST = {"game": 1, "turn": 1, "say": "Tofi waves gently in the meadow.", "who": ["Tofi"], "motion": "wave"}
 LATER = {"game": 1, "turn": 2, "say": "Now run!", "who": ["Tofi"], "place": "meadow", "voice": "a child"}
 ASKED = LabelledTurn(1, 1, "Mirel and Tofi wave", ("Mirel", "Tofi"), "wave", "beach", True, ("party", "everyday"), 4)
@@ -100,3 +104,15 @@ def test_exactly_the_people_asked_for_once_each_are_right() -> None:
     later = PlayedTurn(ASKED, False, 1, both.reading, both.right)
     found = report([both, three_foxes, later])
     assert (found["all_right"], found["all_right_first"], found["all_right_later"]) == (0.6667, 0.5, 1.0)
+
+
+def test_blur_flicker_and_jumps_between_turns_are_measured() -> None:
+    scene = Scene(("Tofi",), "wave", 2, "beach", False, ("everyday",), 72, seed=1)
+    clip = render(scene)
+    elsewhere = render(dataclasses.replace(scene, start_x=40))
+    noisy = np.clip(clip + np.random.default_rng(1).normal(0, 4, clip.shape), 0, 255).astype(np.uint8)
+    assert looks.edges(np.stack([cv2.blur(frame, (3, 3)) for frame in clip])) < 0.8 * looks.edges(clip)
+    still, flickers = looks.flicker(clip), looks.flicker(noisy)
+    assert still is not None and flickers is not None and flickers > still + 3
+    assert looks.flicker(np.random.default_rng(1).integers(0, 256, clip.shape).astype(np.uint8)) is None
+    assert looks.join(clip, clip[::-1]) == 0.0 < looks.join(clip, elsewhere)
