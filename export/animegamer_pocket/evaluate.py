@@ -37,7 +37,10 @@ FIGURES = (*SHARES, *LOOKS)
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """A played turn. reading: None if the text was refused. right: the judged fields. looks: those of LOOKS it has."""
+    """A played turn. reading: of what is shown then; None if nothing is. right: the judged fields. refused: why.
+
+    looks: those of LOOKS that it has.
+    """
 
     asked: LabelledTurn
     first: bool
@@ -95,8 +98,9 @@ def play_games(
         for number, asked in enumerate(turns):
             try:
                 clip = game.turn(asked.say).frames
-            except InstructionError as error:
-                yield PlayedTurn(asked, number == 0, seed, None, fields_right(asked, None), str(error))
+            except InstructionError as error:  # the picture stays
+                kept = before[1] if before is not None else None
+                yield PlayedTurn(asked, number == 0, seed, kept, fields_right(asked, kept), str(error))
                 continue
             (reading,) = judge.read(clip[None])
             measured = {"edges": looks.edges(clip), "flicker": looks.flicker(clip)}

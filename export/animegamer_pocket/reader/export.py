@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
-from animegamer_pocket.world.captions import SPOT_WORDS
+from animegamer_pocket.world.captions import POSITION_WORDS, SPOT_WORDS
 from animegamer_pocket.world.scene import (
     ADVERBS,
     CHARACTERS,
@@ -28,10 +28,11 @@ from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import Manifest, ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.language.words import split_words, word_features
+from animegamer_rt.stages.reader import encode_scene
 
-from .model import HEADS, LEVELS, OUTPUTS, Reader
+from .model import HEADS, LEVELS, OUTPUTS, SCENE_NUMBERS, Reader
+from .nine_motions import NINE, NineMotions
 from .picture import PICTURE_HEADS, PictureReader, doubt
-from .samples import encode_scene
 
 TOLERANCE = 2e-3
 WORDS = ReaderWords(
@@ -50,6 +51,10 @@ WORDS = ReaderWords(
     ),
     language="language.json",
 )
+NINE_WORDS = replace(
+    WORDS, motions=NINE, positions=tuple(POSITION_WORDS), position_words=tuple(POSITION_WORDS.values())
+)
+"""Of a bundle whose pictures have nine motions."""
 LANGUAGE = Path(__file__).with_name(WORDS.language)
 """The rules and phrases of pocket's English; the bundle gets a copy."""
 _EXAMPLE = "Tofi waves gently in the meadow, at night."
@@ -71,19 +76,25 @@ class _PackedPieces(nn.Module):
         return self.codes[features].to(torch.float32) * self.scales[features]
 
 
-def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Writes reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 15] -> logits f32 of `OUTPUTS`."""
+def export_reader(
+    reader: Reader, folder: Path, precision: Precision = "fp16", words: ReaderWords = WORDS
+) -> ExportResult:
+    """Writes reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 25] -> logits f32 of `OUTPUTS`.
+
+    words: WORDS or NINE_WORDS.
+    """
     reader = export_copy(reader, precision)
     if precision == "fp16":
         reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
+    module = NineMotions(reader, OUTPUTS) if words is NINE_WORDS else reader
     inputs = {
         "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
-        "scene": torch.from_numpy(encode_scene(None, {}, ()))[None],
+        "scene": torch.from_numpy(encode_scene(None, words, SCENE_NUMBERS)),
     }
     with torch.no_grad():
-        graph = Graph("reader", reader, inputs, OUTPUTS, {"features": {1: "words"}})
+        graph = Graph("reader", module, inputs, OUTPUTS, {"features": {1: "words"}})
         parts = write(folder, [graph], "reader.weights", precision)
-        case = Case("a sentence", inputs, dict(zip(OUTPUTS, reader(*inputs.values()), strict=True)))
+        case = Case("a sentence", inputs, dict(zip(OUTPUTS, module(*inputs.values()), strict=True)))
         return ExportResult(parts, check_outputs(folder, [("reader", case)], TOLERANCE))
 
 
@@ -106,9 +117,14 @@ class _AtUsualLevel(nn.Module):
         return tuple(heads[name] for name in HEADS)
 
 
-def export_picture_reader(reader: PictureReader, folder: Path, precision: Precision = "fp16") -> ExportResult:
+def export_picture_reader(
+    reader: PictureReader, folder: Path, precision: Precision = "fp16", words: ReaderWords = WORDS
+) -> ExportResult:
     """Writes picture_reader.onnx: picture f32 [1, 3, 96, 144] in -1..1 -> the logits of `HEADS`, f32."""
-    module = export_copy(_AtUsualLevel(reader.to(memory_format=torch.contiguous_format)), precision)  # type: ignore[call-overload]
+    module: nn.Module = _AtUsualLevel(reader.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
+    if words is NINE_WORDS:
+        module = NineMotions(module, tuple(HEADS))
+    module = export_copy(module, precision)
     inputs = {"picture": torch.rand(1, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0)) * 2 - 1}
     with torch.no_grad():
         graph = Graph("picture_reader", module, inputs, tuple(HEADS))
@@ -122,14 +138,18 @@ def add_readers(
 ) -> Bundle:
     """Writes both readers into a bundle's folder and manifest; other parts are unchanged.
 
-    vocabulary: see `samples.vocabulary`.
+    A bundle whose words have nine motions keeps them. vocabulary: see `samples.vocabulary`.
     """
     manifest = load(folder).manifest
-    written = [export_reader(reader, folder, precision), export_picture_reader(pictures, folder, precision)]
+    words = NINE_WORDS if manifest.reader is not None and manifest.reader.motions == NINE else WORDS
+    written = [
+        export_reader(reader, folder, precision, words),
+        export_picture_reader(pictures, folder, precision, words),
+    ]
     print("\n".join(one.report() for one in written), flush=True)
     new = {name: part for one in written for name, part in one.parts.items()}
     changed = [file for part in new.values() for file in part.files]
-    words = replace(WORDS, vocabulary=vocabulary)
+    words = replace(words, vocabulary=vocabulary)
     return add_language(folder, replace(manifest, parts={**manifest.parts, **new}, reader=words), changed)
 
 

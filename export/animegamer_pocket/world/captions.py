@@ -52,7 +52,7 @@ _VERBS = {
     "bow": ("bow", "bows", "bowing"),
     "stand": ("stand", "stands", "standing"),
 }
-_POSITION_WORDS = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
+POSITION_WORDS = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
 SPOT_WORDS = {spot: f"at {spot.replace(' ', ' facing ')}" for spot in SPOTS}
 """Where somebody stands in a complete caption, by the spot's name: "at 3 facing left"."""
 
@@ -97,7 +97,7 @@ def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> 
     where = "" if "place" in omit else rng.choice(_PLACE_WORDS[scene.place])
     hour = "" if "time" in omit else ("at night" if scene.night else rng.choice(("by day", "during the day")))
     named = next((name for name in POSITIONS if follow(None, scene, name).start_x == scene.start_x), None)
-    spot = _POSITION_WORDS[named] if named is not None and "position" not in omit else ""
+    spot = POSITION_WORDS[named] if named is not None and "position" not in omit else ""
     if names and rng.random() < 0.4:
         return _short_reference(scene, names, adverb, spot, omit)
     return _sentence(scene, rng, names, adverb, (spot, where, hour))
@@ -167,7 +167,7 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     worn = {name: outfit for turn in game for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
     outfits_named = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
     outfits = tuple(outfits_named[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
-    spot = next((name for name, words in _POSITION_WORDS.items() if words in lowered), "")
+    spot = next((name for name, words in POSITION_WORDS.items() if words in lowered), "")
     return follow(previous, Scene(characters, motion, level, place, night, outfits, seed=seed), spot)
 
 
@@ -180,7 +180,7 @@ def said_parts(text: str) -> frozenset[str]:
         "place": PLACES,
         "time": ("day", "night"),
         "outfit": OUTFITS,
-        "position": tuple(_POSITION_WORDS.values()),
+        "position": tuple(POSITION_WORDS.values()),
     }
     return frozenset(part for part in PARTS if any(_word(word, lowered) for word in words[part]))
 
