@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from animegamer_bench.records import Record, of_the_gpu
+from animegamer_bench.records import Record
 
 FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
 """Their name prefixes."""
-
-
-def cited(record: Record) -> bool:
-    """Whether README shows a record: of a suite or of the GPU benchmark."""
-    return of_the_gpu(record) or record.get("suite") is not None
+MEMORY_LIMIT = re.compile(r"-(\d+)gb$")
+"""The end of a variant's name, if its memory was limited as on a smaller card."""
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
@@ -46,20 +44,28 @@ def fast_sets(record: Record) -> list[str]:
 def device_label(record: Record) -> str:
     """ ", device, settings" of a record that is not of the CPU; records older than `--device` are of the CPU.
 
-    A peer has its name in place of the device.
+    A peer has its name in place of the device, and PyTorch on a GPU is known by its settings.
     """
     device = record["peer"] or record.get("device", "cpu")
-    return "" if device == "cpu" else ", ".join(["", device, *_engine_settings(record)])
+    names = [] if device in ("cpu", "torch") else [device]
+    return ", ".join(["", *names, *_engine_settings(record)])
 
 
 def _key(record: Record) -> tuple[Any, ...]:
-    settings = [record["precision"]["denoiser"]] if record.get("variant") else _engine_settings(record)
+    measured = record.get("variant")
+    settings = [record["precision"]["denoiser"], *_limit(record)] if measured else _engine_settings(record)
     return processor(record), record.get("device", "cpu"), record["bundle"], record["plan"], record["peer"], *settings
 
 
 def _engine_settings(record: Record) -> list[str]:
-    """`--precision` and `--attention`, which only PyTorch's engines have."""
+    """`--precision` and `--attention`, which only PyTorch's engines have, and a card's limit."""
     if not str(record.get("device")).startswith("torch"):
         return []
     attention = record.get("attention") or "torch"
-    return [record["precision"]["denoiser"], *([f"{attention} attention"] if attention != "torch" else [])]
+    of_attention = [attention] if attention != "torch" else []
+    return [record["precision"]["denoiser"], *of_attention, *_limit(record)]
+
+
+def _limit(record: Record) -> list[str]:
+    limit = MEMORY_LIMIT.search(record.get("variant") or "")
+    return [f"{limit[1]} GB"] if limit else []

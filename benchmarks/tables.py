@@ -1,6 +1,7 @@
 """Writes measured tables into README.md, docs/QUALITY.md and the pages of benchmarks/.
 
-The figures come from benchmarks/results and the shipped bundle's manifest.
+The figures come from benchmarks/results (turns of a suite, and the newest run on a GPU) and the shipped bundle's
+manifest.
 
 `python benchmarks/tables.py` updates them in place; `--check` writes nothing and exits with 1 if one is out of date.
 """
@@ -19,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from animegamer_bench.records import FEWEST, TENTH, Record, read_records
 from animegamer_bench.suites import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.table import place, rows, tail
-from benchmarks.records import cited, device_label, newest, processor
+from benchmarks.gpu.record import turn_records
+from benchmarks.records import device_label, newest, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -30,7 +32,6 @@ WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 RANDOM_WEIGHTS = "random weights"
-POCKET_PLANS = frozenset({"balanced", "fast"})
 FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
     "share of held-out first turns",
     "share of later turns where it is not said again",
@@ -76,10 +77,7 @@ MISSED = " (missed)"
 
 
 def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
-    """README's one table: each bundle on the machine measured last, one row per plan, with the caveats in its title.
-
-    At full size with random weights, pocket's plans are omitted.
-    """
+    """README's one table: each bundle on the machine measured last, one row per plan, with the caveats in its title."""
     titles, lines = [], []
     for bundle in sorted({record["bundle"] for record in records}):
         shown = [record for record in newest(records) if record["bundle"] == bundle]
@@ -87,9 +85,7 @@ def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> 
         random = any(record.get("origin") == RANDOM_WEIGHTS for record in here)
         caveat = f" with {RANDOM_WEIGHTS} (times, no pictures)" if random else ""
         titles.append(f"{bundle}{caveat} on {here[0]['machine']}")
-        for record in here:
-            if not (random and record["plan"] in POCKET_PLANS):
-                lines.append(_line(_headline_row(record, served)))
+        lines += [_line(_headline_row(record, served)) for record in here]
     title = f"**Median seconds per turn: {'; '.join(titles)}**"
     return "\n".join([title, "", _line(HEADLINE_COLUMNS), _line(["---"] * len(HEADLINE_COLUMNS)), *lines])
 
@@ -236,7 +232,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
     check = parser.parse_args(arguments).check
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
+    wire, on_gpu = read_records(RESULTS, "wire"), turn_records(read_records(RESULTS, "gpu")[-1])
+    turns = [*(record for record in read_records(RESULTS) if record.get("suite") is not None), *on_gpu]
     contents = {
         README: {"measured": headline_table(turns, wire)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},

@@ -64,8 +64,11 @@ SIZES: Mapping[str, Size] = {
 ROWS = (999, 319, 19)
 """Timesteps of `turbo`."""
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-LATER_BYTES = 0.4e9
-"""Memory of cuBLAS and cuDNN outside PyTorch's count, once used. An estimate."""
+LATER_BYTES = 0.3e9
+"""Memory outside PyTorch's count beyond CUDA's context, once kernels and libraries are loaded: on an H200 at most 276
+MiB, as 789 to 801 MiB were outside at a peak and 525 to 536 when the limit was set."""
+DRAWN_AT_ONCE = 2**22
+"""Random numbers at a time in a buffer of their own: as many as a weight has would take memory that play does not."""
 CODE_STD = 4.6
 """Standard deviation of random 4-bit codes. A weight's is 1 / sqrt(inputs), so all sizes behave alike."""
 BLOCK = 64
@@ -159,9 +162,10 @@ def random_networks(
             elif name.endswith(".scales"):
                 tensor.fill_((tensor.shape[1] * BLOCK) ** -0.5 / CODE_STD)
             elif tensor.ndim > 1:
-                # Made in bfloat16: its values are exact in float16 and float32.
-                drawn = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
-                tensor.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
+                for rows in tensor.split(max(1, DRAWN_AT_ONCE // tensor[0].numel())):
+                    # Made in bfloat16: its values are exact in float32, and in float16 but for the smallest.
+                    drawn = torch.empty(rows.shape, dtype=torch.bfloat16, device=tensor.device)
+                    rows.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
             else:
                 tensor.fill_(0.0 if name == "conv_out.bias" else 1.0)  # ones would make all frames white
         setup.convert(network)

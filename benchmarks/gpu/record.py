@@ -112,7 +112,9 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
     if before is None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
-    data = read_run(before)
+    data = read_json(before)
+    if not isinstance(data, dict) or data.get("kind") != "gpu":
+        raise ConfigError("not a record of the GPU benchmark", where=before, do="pass a file that ends in -gpu.json")
     for name in IDENTITY_FIELDS:
         found, expected = str(data.get(name)), str(heading[name])
         if name == "machine" and heading["device"] == "cuda":
@@ -128,16 +130,8 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
     return Record(before, data)
 
 
-def read_run(path: Path) -> Entry:
-    """The record of a run. Raises ConfigError for any other file."""
-    data = read_json(path)
-    if not isinstance(data, dict) or data.get("kind") != "gpu":
-        raise ConfigError("not a record of the GPU benchmark", where=path, do="pass a file that ends in -gpu.json")
-    return data
-
-
 def turn_records(data: Mapping[str, Any]) -> list[Entry]:
-    """Every timed turn and peer as a record of `animegamer-rt bench`."""
+    """Every timed turn and peer, in the fields of a record of `animegamer-rt bench`."""
     heading = {name: data[name] for name in HEADING}
     found = []
     for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
@@ -146,23 +140,9 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
             # Too few turns for a 95th percentile.
             "seconds_per_turn_p95": entry["seconds_per_turn_p95"] if entry["n"] >= FEWEST[95] else None,
             "stages": {stage: {"p50": figures["p50"]} for stage, figures in entry["stages"].items()},
-            "fps": round(entry["shape"][0] / entry["seconds_per_turn_p50"], 3),
-            "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
-            "host_memory_peak_mib": None,
         }
         found.append({**heading, **about, **counted})
     return found
-
-
-def write_turns(results: Path, data: Mapping[str, Any]) -> int:
-    """Writes those records as files, with the same names each time. Returns their number. Raises OutputError."""
-    records = turn_records(data)
-    for record in records:
-        stamp = datetime.fromisoformat(record["date"]).strftime("%Y%m%dT%H%M%SZ")
-        by = (record["peer"] or record["variant"]).replace(" ", "-")
-        path = results / f"{stamp}-{record['bundle']}-{record['plan']}-{by}.json"
-        write_file(path, (json.dumps(record, indent=2) + "\n").encode())
-    return len(records)
 
 
 def _peers(entries: Sequence[Entry]) -> list[Entry]:
@@ -200,7 +180,5 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         "seconds_to_state_p50": parts["predictor"]["p50"],
         "seconds_to_first_frame_p50": total["p50"],  # Its decoder returns all frames at once.
         "real_time_factor": round(last["playback_seconds"] / total["p50"], 3),
-        "first_prompt_seconds": None,
         "memory_peak_mib": None,  # Each part had the card to itself.
-        "fidelity": {},
     }

@@ -2,9 +2,9 @@
 
 Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit, in
 order of priority. The record is rewritten after each result and includes the last lines of failed jobs. `--minutes N`
-ends the run after N minutes; the remaining jobs are listed as `not_run`, and `--continue RECORD` runs them. `--unpack
-RECORD` writes its turns as records of `animegamer-rt bench`. `--dry-run` runs every job's code on a CPU at tiny size,
-in this process; its times mean nothing. Requirements: benchmarks/README.md.
+ends the run after N minutes; the remaining jobs are listed as `not_run`, and `--continue RECORD` runs them. `--dry-run`
+runs every job's code on a CPU at tiny size, in this process; its times mean nothing. Requirements:
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from threading import Event
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
+FOLDERS = ("", "runtime", "export", "kernels", "client/python", "benchmarks/bench")
+PATHS = [str(ROOT / folder) for folder in FOLDERS]
+"""Where a checkout's packages are; none needs to be installed."""
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
@@ -59,9 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     deadline = time.monotonic() + 60 * options.minutes
     try:
         make_folder(options.results)
-        if options.unpack is not None:
-            print(f"{gpu_record.write_turns(options.results, gpu_record.read_run(options.unpack))} records of turns")
-            return 0
         record = open_record(options)
         if library_of(record) is None:
             record.forget("build")  # A library built on another machine is not available here.
@@ -298,12 +297,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--commit", help="if git is unavailable (or ANIMEGAMER_COMMIT)")
     parser.add_argument(
         "--results", type=Path, default=Path("bench-results"), help="folder of the record (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--unpack",
-        type=Path,
-        metavar="RECORD",
-        help="only write its turns as separate records, for `bench compare` and the tables",
     )
     options = parser.parse_args(arguments)
     options.device = "cpu" if options.dry_run else "cuda"

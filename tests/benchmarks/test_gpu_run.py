@@ -15,10 +15,6 @@ import pytest
 from benchmarks.gpu import record as records
 from benchmarks.gpu import run as gpu
 
-from animegamer_bench.compare import compare
-from animegamer_bench.records import read_records
-from animegamer_rt.errors import ConfigError
-
 Run = Callable[..., int]
 
 STAND_IN = """
@@ -157,19 +153,16 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
     assert sorted(turns_in(record)) == sorted(ALL)
 
 
-def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Path) -> None:
+def test_a_peers_parts_are_a_turn_of_the_record(run: Run, tmp_path: Path) -> None:
     assert run("--stages", "turns,peers", "--timeout-scale", "2") == 0
-    results = tmp_path / "results"
-    path, _ = record_in(tmp_path)
-    assert list(results.iterdir()) == [path], "a run leaves one file"
-    assert run("--unpack", str(path)) == 0
-    assert len(read_records(results)) == len(ALL) + 2
-    of_turns = next(results.glob("*-full-fast-fp8.json"))
-    assert run("--unpack", str(of_turns)) == run("--continue", str(of_turns)) == 2, "not a record of a whole run"
-    (peer,), (fast,) = results.glob("*-full-exact-diffusers-eager.json"), results.glob("*-full-fast-fp8.json")
-    assert json.loads(peer.read_text())["seconds_per_turn_p50"] == 12.0
-    with pytest.raises(ConfigError, match="plan: A exact, B fast.*peer: A diffusers eager, B None"):
-        compare(peer, fast)
+    path, record = record_in(tmp_path)
+    turns = records.turn_records(record)
+    assert [(turn["peer"], turn["seconds_per_turn_p50"]) for turn in turns[len(ALL) :]] == [
+        ("diffusers eager", 12.0),
+        ("diffusers compiled", 12.0),
+    ]
+    path.write_text(json.dumps({**record, "kind": "turn"}))
+    assert run("--continue", str(path)) == 2, "not a record of this benchmark"
 
 
 def test_jobs_that_did_not_fit_are_listed_as_not_run(

@@ -60,7 +60,8 @@ def inputs(case: Case) -> tuple[Tensor, ...]:
     return x.to(case.dtype), branch.to(case.dtype), modulation, normal(case.width), normal(case.width)
 
 
-def run(case: Case, operators: Operators, gated: bool) -> dict[str, Tensor]:
+def run(case: Case, operators: Operators, gated: bool, sums: Tensor | None = None) -> dict[str, Tensor]:
+    """Results by name. sums: take the norm of these in place of the gated sums."""
     x, branch, modulation, weight, bias = (array.to(operators.device) for array in inputs(case))
     image, shot = modulation.split(3)
     shifts = (shot[:2] if case.shot_tokens else None, image[:2]) if case.modulated else (None, None)
@@ -72,6 +73,8 @@ def run(case: Case, operators: Operators, gated: bool) -> dict[str, Tensor]:
         summed = out.new("x", x.shape, case.dtype)
         summed.copy_(x)
         gate_residual(operators.library, summed, branch, shot[2], image[2], *norm, to, scales)
+        if sums is not None:
+            norm_modulate(operators.library, sums.to(operators.device), *norm, to, scales)
     else:
         norm_modulate(operators.library, x, *norm, to, scales)
     return out.read()
@@ -105,7 +108,13 @@ def test_result_is_pytorchs(operators: Operators, case: Case, gated: bool) -> No
 @pytest.mark.gpu
 @GATED
 def test_full_size_kernel_is_the_references_result(reference: Operators, gpu: Operators, gated: bool) -> None:
-    assert_same(run(FULL, gpu, gated), run(FULL, reference, gated), roundings=3)
+    found = run(FULL, gpu, gated)
+    # A fused multiply-add rounds some sums to bfloat16's other neighbour. That moves the mean of the row, and with it
+    # values near zero by more than a code, so the reference takes the norm of the kernel's own sums.
+    expected = run(FULL, reference, gated, found.get("x"))
+    assert_same(found, expected, roundings=3)
+    if gated:
+        assert float((found["x"] != expected["x"]).float().mean()) < 1e-4  # a product rounds to 2^-24, a sum to 2^-8
 
 
 @pytest.mark.parametrize("dtype", [F8, I8])

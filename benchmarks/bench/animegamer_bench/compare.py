@@ -6,7 +6,6 @@ the software.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,10 +129,7 @@ def read_turns(path: Path) -> Record:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, AssertionError):
         measured = set()
     if "seconds_per_turn_p50" not in measured:
-        of_gpu = isinstance(content, dict) and content.get("kind") == "gpu"
-        unpack = f"extract its turns: python benchmarks/gpu/run.py --unpack {shlex.quote(str(path))}"
-        do = unpack if of_gpu else "pass a record of `animegamer-rt bench`"
-        raise ConfigError("not a record of turns", where=path, do=do)
+        raise ConfigError("not a record of turns", where=path, do="pass a record of `animegamer-rt bench`")
     return record
 
 

@@ -97,11 +97,6 @@ def of_newer_version(record: object) -> bool:
     return isinstance(record, dict) and isinstance(record.get("format"), int) and record["format"] > TURN_FORMAT
 
 
-def of_the_gpu(record: Mapping[str, Any]) -> bool:
-    """Whether benchmarks/gpu/run.py wrote the record, which has few turns."""
-    return bool(record.get("variant") or record.get("peer"))
-
-
 def percentile(values: Sequence[float], percent: int) -> float:
     """A percentile of measured seconds, to four digits: no machine repeats more."""
     return round(float(np.percentile(values, percent)), 4)
