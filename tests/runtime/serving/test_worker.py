@@ -172,6 +172,7 @@ def test_an_unexpected_error_ends_the_job_only(bundle: Bundle, caplog: pytest.Lo
             "code": "internal",
             "text": "the worker failed",
             "do": "try again; worker.log has the reason",
+            "answer": [],
         }
         denoiser.fail_at = None
         assert worker.play(Game().job(TEXTS[0]))[-1].type == "finished"

@@ -58,7 +58,6 @@ class ServerCore:
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
         self._checked_at: float | None = None
-        self._rehearses = options.engines.simulated
 
     # Events: each method returns the effects.
     def admit(self, job: Job, now: float) -> list[Effect]:
@@ -238,16 +237,14 @@ class ServerCore:
             job.has_picture = True
             self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
         self._effects.publish(job, replace(message, session=job.session, turn=job.turn, id=None))
-        if self._rehearses and message.type == "state" and isinstance(job, Turn):
+        if message.type == "state" and isinstance(job, Turn) and job.fault:
             self._rehearse(job)
 
     def _rehearse(self, job: Turn) -> None:
-        """Play the fault that the turn's instruction names, if any."""
-        asked = rehearsal.fault_in(job.instruction)
-        if asked == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
+        if job.fault in rehearsal.ENDED:
+            self._stop(job, rehearsal.rehearsed(job.fault))
+        elif job.worker is not None and not job.worker_deaths:
             self._effects.append(Replace(job.worker))
-        elif asked in rehearsal.ENDED:
-            self._stop(job, rehearsal.rehearsed(asked))
 
     def _work_ended(self, job: Job, now: float, failed: bool = False) -> None:
         if job.worker is None:  # a job served from a ready turn has none

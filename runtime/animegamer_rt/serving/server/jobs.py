@@ -233,9 +233,13 @@ class Played(Rendered):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Turn(Played):
-    """The next turn of a session. stored: its result is in the store, its frames are still to come."""
+    """The next turn of a session. stored: its result is in the store, its frames are still to come.
+
+    fault: one to rehearse.
+    """
 
     stored: bool = False
+    fault: str = ""
 
     NOUN = "turn"
 

@@ -20,21 +20,21 @@ ENDED = ("deadline", "worker_failed", "unusable_output", "storage", "internal")
 _ASKED = re.compile(r"\bfail: ?(\w+)\W*$", re.IGNORECASE)
 
 
-def fault_in(instruction: str) -> str | None:
-    """The fault that an instruction names; None: none. Raises ProtocolError for one that is not known."""
+def split(instruction: str) -> tuple[str, str]:
+    """The instruction without the fault that it names, and the fault; "": none.
+
+    Raises ProtocolError for a fault that is not known, and for one with which the turn is refused.
+    """
     found = _ASKED.search(instruction)
     if found is None:
-        return None
-    if (fault := found[1].lower()) not in (*REFUSED, *ENDED, WORKER_LOST):
+        return instruction, ""
+    fault = found[1].lower()
+    if fault in REFUSED:
+        raise rehearsed(fault)
+    if fault not in (*ENDED, WORKER_LOST):
         expected = ", ".join((WORKER_LOST, *REFUSED, *ENDED))
         raise ProtocolError("no such fault can be rehearsed", code="instruction", found=fault, expected=expected)
-    return fault
-
-
-def check(instruction: str) -> None:
-    """Raises ProtocolError if the instruction asks to be refused, or names no known fault."""
-    if (fault := fault_in(instruction)) in REFUSED:
-        raise rehearsed(fault)
+    return instruction[: found.start()].rstrip() or instruction, fault
 
 
 def rehearsed(code: str) -> ProtocolError:

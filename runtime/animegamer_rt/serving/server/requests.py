@@ -179,9 +179,8 @@ class Requests:
         self._check_no_job(session)
         self._core.queue.count_turn(session.id, now, 0.0)
         try:
-            instruction = self._filter.read(fields["instruction"])
-            if self._rehearses:
-                rehearsal.check(instruction.text)
+            text = self._filter.read(fields["instruction"]).text
+            text, fault = rehearsal.split(text) if self._rehearses else (text, "")
         except AnimeGamerError:
             self._core.queue.count_turn(session.id, now)  # to read it took time that everybody shares
             raise
@@ -195,7 +194,8 @@ class Requests:
             requested_s=requested_s,
             turn=session.turns + 1,
             turn_id=turn_id,
-            instruction=instruction.text,
+            instruction=text,
+            fault=fault,
             seed=session.seed,
             frame_options=frame_options,
         )
