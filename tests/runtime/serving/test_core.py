@@ -318,10 +318,10 @@ def test_a_speculative_turn_stops_as_soon_as_a_real_one_comes(store: Store, tmp_
 
 def test_a_ready_turn_that_ends_in_an_error_ends_there(store: Store, tmp_path: Path) -> None:
     server, game = ahead(store, tmp_path, engines=EngineConfig("simulated:1"))
-    game.ask("wish", instructions=["Mia waves."])
+    game.ask("wish", instructions=["Mia runs."])
     server.stopped()
     play_ahead(server)
-    asked = game.turn("Mia waves. fail: deadline")
+    asked = game.turn("Mia runs. fail: deadline")
     assert game.client.kinds(asked) == ["accepted", "state", "deadline"] and game.turns == 1
 
 
