@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 import animegamer_rt
 from animegamer_export.evaluate.metrics import share
 from animegamer_rt.errors import AnimeGamerError, InstructionError, OutputError
@@ -94,7 +97,8 @@ def play_games(
 ) -> Iterator[PlayedTurn]:
     """Plays each game from its start with the same seed, and reads every clip."""
     for turns in games:
-        game, before = player.start(seed=seed), None
+        game = player.start(seed=seed)
+        before: tuple[npt.NDArray[np.uint8], Reading] | None = None
         for number, asked in enumerate(turns):
             try:
                 clip = game.turn(asked.say).frames

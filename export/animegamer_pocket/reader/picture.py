@@ -126,6 +126,7 @@ def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
     pictures, truth = [], []
     for _ in range(size):
         scene = _scene(rng)
+        frame: npt.NDArray[Any]
         if rng.random() < NOTHING_SHARE:
             frame = nothing(rng)
             truth.append([*[0] * len(CHARACTERS), *[NOT_JUDGED] * (len(CHARACTERS) + 4)])
@@ -140,8 +141,8 @@ def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
     return batch, torch.tensor(truth)
 
 
-def nothing(rng: random.Random) -> npt.NDArray[np.float32]:
-    """A picture of nobody and no place: one colour, a texture of 1/f noise, or a landscape of bands; as a frame."""
+def nothing(rng: random.Random) -> npt.NDArray[Any]:
+    """A picture of nobody and no place: one colour, a texture of 1/f noise, or a landscape of bands; f32 frame."""
     noise, kind = np.random.default_rng(rng.getrandbits(32)), rng.choice(("flat", "texture", "texture", "landscape"))
     colours = noise.uniform(0, 255, (4, 3))
     if kind == "flat":
@@ -213,10 +214,15 @@ def picture_accuracy(reader: PictureReader, pictures: int = 400) -> dict[str, fl
     asked, worn = truth[:, :people], truth[:, people : 2 * people]
     seen = logits["people"].argmax(-1)
     wears = logits["clothes"].argmax(-1)
+    tail = {
+        name: (logits[name].argmax(-1), truth[:, 2 * people + number]) for number, name in ((1, "place"), (2, "night"))
+    }
     return {
         "people": float(((seen > 0) == (asked > 0)).all(1).float().mean()),
         "order": float((seen == asked).all(1).float().mean()),
         "clothes": float(((wears == worn) | (worn == NOT_JUDGED)).all(1).float().mean()),
-        "place": float((logits["place"].argmax(-1) == truth[:, 2 * people + 1]).float().mean()),
-        "night": float((logits["night"].argmax(-1) == truth[:, 2 * people + 2]).float().mean()),
+        **{
+            name: float(((found == asked) | (asked == NOT_JUDGED)).float().mean())
+            for name, (found, asked) in tail.items()
+        },
     }
