@@ -149,13 +149,16 @@ def nothing(rng: random.Random) -> npt.NDArray[Any]:
         return np.broadcast_to(colours[0], (HEIGHT, WIDTH, 3)).astype(np.float32)
     rows, columns = np.fft.fftfreq(HEIGHT)[:, None], np.fft.fftfreq(WIDTH)[None]
     falloff = np.maximum(np.hypot(rows, columns), 1 / WIDTH) ** -rng.uniform(0.3, 2.5)
-    grain = np.fft.ifft2(np.fft.fft2(noise.standard_normal((3, HEIGHT, WIDTH))) * falloff).real.transpose(1, 2, 0)
+    waves = np.fft.fft2(noise.standard_normal((3, HEIGHT, WIDTH))) * falloff
+    grain: npt.NDArray[np.float64] = np.fft.ifft2(waves).real.transpose(1, 2, 0)
     grain = (grain - grain.mean((0, 1))) / grain.std((0, 1))
     if kind == "texture":
-        return (colours[0] + grain * rng.uniform(15, 80)).clip(0, 255).astype(np.float32)
+        texture: npt.NDArray[Any] = (colours[0] + grain * rng.uniform(15, 80)).clip(0, 255).astype(np.float32)
+        return texture
     edges = noise.uniform(0, HEIGHT, (3, 1)) + 4 * grain[0, :, 0]
     band = (np.arange(HEIGHT)[:, None, None] > edges).sum(1)
-    return (colours[band] + 6 * grain).clip(0, 255).astype(np.float32)
+    landscape: npt.NDArray[Any] = (colours[band] + 6 * grain).clip(0, 255).astype(np.float32)
+    return landscape
 
 
 def doubt(reader: nn.Module, pictures: int = 400) -> float:
@@ -214,15 +217,11 @@ def picture_accuracy(reader: PictureReader, pictures: int = 400) -> dict[str, fl
     asked, worn = truth[:, :people], truth[:, people : 2 * people]
     seen = logits["people"].argmax(-1)
     wears = logits["clothes"].argmax(-1)
-    tail = {
-        name: (logits[name].argmax(-1), truth[:, 2 * people + number]) for number, name in ((1, "place"), (2, "night"))
-    }
+    place, hour = truth[:, 2 * people + 1], truth[:, 2 * people + 2]
     return {
         "people": float(((seen > 0) == (asked > 0)).all(1).float().mean()),
         "order": float((seen == asked).all(1).float().mean()),
         "clothes": float(((wears == worn) | (worn == NOT_JUDGED)).all(1).float().mean()),
-        **{
-            name: float(((found == asked) | (asked == NOT_JUDGED)).float().mean())
-            for name, (found, asked) in tail.items()
-        },
+        "place": float(((logits["place"].argmax(-1) == place) | (place == NOT_JUDGED)).float().mean()),
+        "night": float(((logits["night"].argmax(-1) == hour) | (hour == NOT_JUDGED)).float().mean()),
     }
