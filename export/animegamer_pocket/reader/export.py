@@ -56,7 +56,7 @@ NINE_WORDS = replace(
 )
 """Of a bundle whose pictures have nine motions."""
 LANGUAGE = Path(__file__).with_name(WORDS.language)
-"""The rules and phrases of pocket's English; the bundle gets a copy."""
+"""The phrases of pocket's answers; the bundle gets a copy."""
 _EXAMPLE = "Tofi waves gently in the meadow, at night."
 
 
