@@ -133,6 +133,13 @@ def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
     }
 
 
+def as_lines(record: dict[str, Any]) -> str:
+    """A report as JSON with a line for each reading."""
+    head = json.dumps({name: value for name, value in record.items() if name != "readings"})
+    readings = ",\n".join(json.dumps(reading) for reading in record["readings"])
+    return f'{head[:-1]}, "readings": [\n{readings}\n]}}\n'
+
+
 def _entry(turn: PlayedTurn) -> dict[str, Any]:
     entry = {
         "game": turn.asked.game,
@@ -218,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(reports) > 1:
             record["plans"] = {plan: {name: found[name] for name in FIGURES} for plan, found in reports.items()}
         try:
-            options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            options.out.write_text(as_lines(record), encoding="utf-8")
         except OSError as error:
             raise OutputError("cannot write", where=options.out, found=error.strerror) from error
     except AnimeGamerError as error:

@@ -4,8 +4,8 @@ With the kernels, a prompt's product dequantises the whole weight in one pass, a
 codes directly. Without them every product dequantises the weight in several passes of PyTorch, which is cheap for a
 prompt of a thousand tokens and expensive for the three tokens of an extend. PyTorch's own 4-bit product
 (`torch._weight_int4pack_mm`, sm_80 and later) is not used: its scales are bfloat16, which would change the weights, and
-its memory layout differs, so prompts would need a second copy. **A GPU has played
-turns with 4-bit products, but none with 8-bit ones.**
+its memory layout differs, so prompts would need a second copy. **A GPU has played turns with 4-bit products, but none
+with 8-bit ones.**
 """
 
 from __future__ import annotations
