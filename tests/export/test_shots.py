@@ -105,8 +105,7 @@ class Evil:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "code": ({"turn_1": [Evil(), "x", [1, 0, 0, 0]]}, "not a turn of inference_MLLM.py"),
-    "code as the whole": (Evil(), "no turns"),
+    "code": ({"turn_1": [Evil(), "x", [1, 0, 0, 0]]}, "would run code"),
     "weights": ({"a.weight": torch.zeros(2)}, r"not a turn of inference_MLLM.py\n(?s:.*)a\.weight"),
     "three strengths": ({"turn_1": [torch.zeros(1, *SHAPE), "x", [1, 0, 0]]}, "not a turn"),
     "strengths in a tensor": ({"turn_1": [torch.zeros(1, *SHAPE), "x", torch.zeros(4)]}, "not a turn"),

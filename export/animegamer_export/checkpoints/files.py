@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +11,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import sentencepiece
+import torch
 from google.protobuf.message import DecodeError
 from safetensors import SafetensorError, safe_open
 from sentencepiece import sentencepiece_model_pb2
 from torch import Tensor
+from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from animegamer_rt.bundle.files import sha256
 from animegamer_rt.errors import CheckpointError
 
 from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, require_file, shards
-from .torch_file import DamagedFileError, StandIn, StoredTensor, read_torch_file
 
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
@@ -91,23 +93,43 @@ def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
     return _tensor_file(where, shapes, tensors.__getitem__, types)
 
 
-def load_torch(path: Path) -> Any:
-    """The object of a torch.save file, as `read_torch_file` builds it, without running code from the file.
+class StandIn:
+    """Stands for an instance, or the result of a call, that only code outside PyTorch could build. Does nothing."""
 
-    Reads the whole file once to verify its checksums (files older than PyTorch 1.6 have none). Raises CheckpointError
-    for a file that is missing, truncated, damaged or not a PyTorch file.
+    named = ""
+
+    def __new__(cls, *_: object, **__: object) -> StandIn:
+        """Ignores all arguments."""
+        return object.__new__(cls)
+
+    def __setstate__(self, _: object) -> None:
+        """Ignores all attributes."""
+
+
+def load_torch(path: Path) -> Any:
+    """The object of a torch.save file, read by PyTorch with weights_only, which runs no code from the file.
+
+    Tensors are mapped. Classes beside them become StandIns; in files older than PyTorch 1.6 they are refused. Reads the
+    whole file once to verify its checksums (those older files have none). Raises CheckpointError for a file that is
+    missing, truncated, damaged, not a PyTorch file, or that needs code to be run.
     """
     require_file(path)
+    foreign: list[str] = []
     try:
-        if zipfile.is_zipfile(path):
+        zipped = zipfile.is_zipfile(path)
+        if zipped:
             _check_sums(path)
-        return read_torch_file(path)
+            foreign = sorted(get_unsafe_globals_in_checkpoint(str(path)))
+        with safe_globals([(type("StandIn", (StandIn,), {"named": name}), name) for name in foreign]):
+            return torch.load(path, map_location="cpu", mmap=zipped, weights_only=True)
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (DamagedFileError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(
-            f"truncated or not a PyTorch file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
-        ) from error
+    except pickle.UnpicklingError as error:
+        refused = re.findall(r"GLOBAL ([\w.]+)", str(error)) or foreign[:3]
+        raise (_runs_code(path, *refused) if refused else _not_torch(path, "unreadable pickle")) from error
+    except Exception as error:
+        # A pickle of foreign bytes can fail in any way.
+        raise _not_torch(path, first_line(error) or type(error).__name__) from error
 
 
 def open_torch(path: Path) -> TensorFile:
@@ -120,7 +142,7 @@ def open_torch(path: Path) -> TensorFile:
     for _ in range(MAX_WRAPPERS):
         if not isinstance(loaded, Mapping):
             break
-        inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]
+        inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], Tensor)]
         if len(inner) > 1:
             raise CheckpointError(
                 f"two sets of weights: entries {' and '.join(inner)}", where=path, do="keep the right one"
@@ -132,11 +154,7 @@ def open_torch(path: Path) -> TensorFile:
                 beside[f"{_name(key)}: {value}" if isinstance(value, (int, float)) else _name(key)] = value
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
-        raise CheckpointError(
-            f"refused: reading it would run code ({loaded.named})",
-            where=path,
-            do="use the published file, which needs none",
-        )
+        raise _runs_code(path, loaded.named)
     if not isinstance(loaded, Mapping):
         raise CheckpointError(
             f"holds {kind_of(loaded)}, not named tensors", where=path, do="pass the checkpoint itself"
@@ -144,20 +162,15 @@ def open_torch(path: Path) -> TensorFile:
     foreign = [
         f"{_name(key)} ({kind_of(value)})"
         for key, value in loaded.items()
-        if not isinstance(value, StoredTensor) or not isinstance(key, str)
+        if not isinstance(value, Tensor) or not isinstance(key, str)
     ]
     if foreign:
         raise CheckpointError(
             "entries that are not named tensors", where=path, unexpected=foreign, do="use the published file"
         )
-    tensors: dict[str, StoredTensor] = dict(loaded)
-    return _tensor_file(
-        path,
-        {key: tensor.shape for key, tensor in tensors.items()},
-        lambda key: tensors[key].read(path),
-        {key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
-        {name: _why_beside(value, tensors) for name, value in beside.items()},
-    )
+    tensors: dict[str, Tensor] = {key: value.detach() for key, value in loaded.items()}
+    reasons = {name: _why_beside(value, tensors) for name, value in beside.items()}
+    return replace(open_tensors(tensors, path), beside=reasons)
 
 
 def open_safetensors(path: Path) -> TensorFile:
@@ -262,6 +275,15 @@ def _unreadable(path: Path, error: OSError) -> CheckpointError:
     return CheckpointError(f"the file cannot be read ({first_line(error)})", where=path, do=do)
 
 
+def _runs_code(path: Path, *names: str) -> CheckpointError:
+    refused = f"refused: reading it would run code ({', '.join(names)})"
+    return CheckpointError(refused, where=path, do="use the published file, which needs none")
+
+
+def _not_torch(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"truncated or not a PyTorch file ({why})", where=path, do=DOWNLOAD_AGAIN)
+
+
 def _check_sums(path: Path) -> None:
     """Reads the archive once, a megabyte at a time, and verifies its checksums."""
     with zipfile.ZipFile(path) as archive:
@@ -320,11 +342,11 @@ def plain_key(key: str) -> str:
     return ".".join(part for part in key.split(".") if part not in ADDED_BY_TRAINING)
 
 
-def _why_beside(value: object, weights: Mapping[str, StoredTensor]) -> str:
+def _why_beside(value: object, weights: Mapping[str, Tensor]) -> str:
     """Why an entry beside the weights is not read. Trainers save averages (EMA) there."""
     known = {(_end(key), tensor.shape) for key, tensor in weights.items()}
     named = value.items() if isinstance(value, Mapping) else ()
-    if any(isinstance(one, StoredTensor) and (_end(str(key)), one.shape) in known for key, one in named):
+    if any(isinstance(one, Tensor) and (_end(str(key)), one.shape) in known for key, one in named):
         return "another copy of the weights, such as their average; to export it, save it in the weights' place"
     return "an entry beside the weights"
 
@@ -337,7 +359,7 @@ def kind_of(value: object) -> str:
     """Describes an entry by the class name in its file."""
     if isinstance(value, StandIn):
         return value.named
-    return "a tensor" if isinstance(value, StoredTensor) else type(value).__name__
+    return "a tensor" if isinstance(value, Tensor) else type(value).__name__
 
 
 def _name(key: object) -> str:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import torch
 
 from animegamer_export.checkpoints.files import kind_of, load_torch
-from animegamer_export.checkpoints.torch_file import StoredTensor
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
@@ -67,7 +66,7 @@ def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTu
     shot, text, numbers = entry if isinstance(entry, (list, tuple)) and len(entry) == 3 else (None, None, None)
     if (
         not re.fullmatch(r"turn_[1-9][0-9]{0,5}", name)
-        or not isinstance(shot, StoredTensor)
+        or not isinstance(shot, torch.Tensor)
         or not shot.dtype.is_floating_point
         or not isinstance(text, str)
         or not isinstance(numbers, (list, tuple))
@@ -80,7 +79,7 @@ def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTu
     if shot.shape not in (shape, (1, *shape)):
         wrong = {name: (list(shot.shape), [1, *shape])}
         raise CheckpointError("shots of another model", where=path, misshapen=wrong, do="use the bundle of its release")
-    values = shot.read(path).float().reshape(shape)
+    values = shot.detach().float().reshape(shape)
     if not values.isfinite().all():
         raise CheckpointError(f"the shot of {name} is not finite", where=path, do="predict it again, in bfloat16")
     first, second, third, fourth = numbers
