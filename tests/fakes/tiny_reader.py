@@ -157,7 +157,10 @@ def reader_model() -> onnx.ModelProto:
 
 
 def _weight(output: str) -> npt.NDArray[np.float32]:
-    """[asked words + scene, logits]: 4 for a word that asks, 1 for what is shown, which a named person takes away."""
+    """[asked words + scene, logits]: 12 for a word that asks, 3 for what is shown, which a named person takes away.
+
+    Before a first scene, the first motion, level, place and hour count as shown.
+    """
     shape, kinds = _SHAPES[output], len(WORDS.clothes)
     asked = np.zeros((len(_ASKS), *shape), np.float32)
     shown = np.zeros((SCENE_NUMBERS, _DEPTH, *shape), np.float32)
@@ -172,11 +175,11 @@ def _weight(output: str) -> npt.NDArray[np.float32]:
     for number in range(_DEPTH):
         for person in range(len(WORDS.people)):
             presence, clothes = divmod(number, kinds)
-            if output == "people" and presence in (1, 2):
+            if output == "people" and presence < 3:
                 shown[person, number, person, presence] = 1
             elif output == "clothes":
                 shown[person, number, person, clothes] = 1
         for row, name in enumerate(("motion", "level", "place", "night", "position"), len(WORDS.people)):
-            if name == output and number < shape[0]:
-                shown[row, number, number] = 1
-    return np.concatenate([asked, shown.reshape(-1, *shape)]).reshape(-1, int(np.prod(shape)))
+            if name == output and number <= shape[0]:
+                shown[row, number, number % shape[0]] = 1
+    return 3 * np.concatenate([asked, shown.reshape(-1, *shape)]).reshape(-1, int(np.prod(shape)))

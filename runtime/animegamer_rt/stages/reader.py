@@ -45,6 +45,12 @@ DOUBT = 2.0
 A wrong change of them stays in the game. None of the 803 turns used to choose it needs less.
 """
 
+SURE = 0.8
+"""How probable each part of a scene must be: an answer that says nothing else tells that one is less so.
+
+Of 217 misread turns measured, it tells 39 that had no notice; of 1 926 others, 40.
+"""
+
 MANY_STRANGE = 3
 """Number of different unknown words from which a text of mostly such words is taken for another language."""
 
@@ -167,7 +173,24 @@ class InstructionReader:
             raise self._refusal(answer)
         if len(words) == MAX_WORDS:
             answer.append(Answer("cut", value=str(MAX_WORDS)))
+        if not answer and self._certainty(logits, scene) < SURE:
+            answer.append(Answer("unsure"))
         return scene, named, answer, seconds
+
+    def _certainty(self, logits: ReaderLogits, scene: Scene) -> float:
+        """The least probability of what a scene shows: who, what each wears, motion, place and hour."""
+        words, people = self._words, probabilities(logits.people)
+        worn = [words.clothes.index(scene.clothes[name]) for name in words.people]
+        clothes = probabilities(logits.clothes)[np.arange(len(worn)), worn]
+        shown = np.array([name in scene.people for name in words.people])
+        parts = (
+            np.where(shown, 1 - people[:, ABSENT], people[:, ABSENT]).min(),
+            clothes[shown].min(),
+            probabilities(logits.motion)[words.motions.index(scene.motion)],
+            probabilities(logits.place)[words.places.index(scene.place)],
+            probabilities(logits.night)[HOURS.index(scene.hour)],
+        )
+        return float(min(parts))
 
     def _refusal(self, answer: Sequence[Answer]) -> InstructionError:
         """No turn is drawn where nothing of a text can be."""
@@ -268,6 +291,13 @@ def _numbers(scene: Scene | None, words: ReaderWords) -> list[int]:
         HOURS.index(scene.hour),
         words.positions.index(scene.position),
     ]
+
+
+def probabilities(logits: FloatArray) -> FloatArray:
+    """The softmax over the last axis."""
+    raised = np.exp(logits - logits.max(-1, keepdims=True))
+    shares: FloatArray = raised / raised.sum(-1, keepdims=True)
+    return shares
 
 
 def presence_scores(logits: FloatArray) -> FloatArray:

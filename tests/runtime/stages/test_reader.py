@@ -115,6 +115,8 @@ def test_understood_says_the_scene_in_a_line_and_what_it_cannot_draw(bundle: Bun
     later = reader(bundle).read(Instruction("Tobo runs, night"), reading.scene)
     assert later.text == "Tobo came; Mia left; Tobo runs now; it is night" and later.notice is None
     assert reader(bundle).read(Instruction("both run"), None).text.endswith("wave barely, town, day")
+    either = reader(bundle).read(Instruction("Mia flies runs"), None)
+    assert either.notice == "not sure that this is what was meant"
 
 
 @pytest.mark.parametrize("text", ["ミアが走る。", "миа бежит", "١٢٣", "123 456", "^ ^"])
