@@ -18,15 +18,13 @@ from animegamer_rt.models.vae import Stage, VaeDecoder, VaeSize
 
 def decoder(folder: FixtureFolder, fixture: FixtureSet) -> VaeDecoder:
     """The decoder with the weights of a vae set."""
-    multipliers = fixture.config.get("mult")
-    if not isinstance(multipliers, list) or not multipliers or not all(isinstance(m, int) for m in multipliers):
-        raise CheckpointError(f"config 'mult' is {multipliers!r}, not a list of whole numbers", where=fixture.where)
+    config = fixture.config
     size = VaeSize(
-        channels=fixture.size("ch"),
-        multipliers=tuple(multipliers),
-        res_blocks=int(fixture.config["nres"]),
-        latent_channels=fixture.size("z_channels"),
-        norm_groups=fixture.size("norm_groups"),
+        channels=config["ch"],
+        multipliers=tuple(config["mult"]),
+        res_blocks=config["nres"],
+        latent_channels=config["z_channels"],
+        norm_groups=config["norm_groups"],
     )
     with torch.device("meta"):
         network = VaeDecoder(size)
@@ -35,8 +33,8 @@ def decoder(folder: FixtureFolder, fixture: FixtureSet) -> VaeDecoder:
 
 
 def _chunks(fixture: FixtureSet) -> list[Tensor]:
-    latent = fixture.tensor("latent")
-    return [latent[:, :, start:end] for start, end in fixture.entry("chunks", list)]
+    latent = fixture.tensors["latent"]
+    return [latent[:, :, start:end] for start, end in fixture.description["chunks"]]
 
 
 def check_decode(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
@@ -49,16 +47,16 @@ def check_decode(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
         frames.append(decoded)
     counts = [part.shape[2] for part in frames]
     return [
-        compare("frames", torch.cat(frames, dim=2), fixture.tensor("output"), VAE),
-        count_differences("frames of each chunk", counts, fixture.entry("frames_per_chunk", list)),
+        compare("frames", torch.cat(frames, dim=2), fixture.tensors["output"], VAE),
+        count_differences("frames of each chunk", counts, fixture.description["frames_per_chunk"]),
     ]
 
 
 def check_whole(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The same latent in one call, which gives a different result."""
     parent = folder.named(fixture.name.replace("vae_whole", "vae_decode"), fixture)
-    frames, _ = decoder(folder, parent)(parent.tensor("latent"), None)
-    return [compare("frames in one call", frames, fixture.tensor("whole"), VAE)]
+    frames, _ = decoder(folder, parent)(parent.tensors["latent"], None)
+    return [compare("frames in one call", frames, fixture.tensors["whole"], VAE)]
 
 
 def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:

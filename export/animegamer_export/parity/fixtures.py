@@ -61,42 +61,20 @@ class FixtureSet:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The sizes. Raises CheckpointError if the description has none."""
-        config: Mapping[str, Any] = self.entry("config", dict)
+        """The sizes."""
+        config: Mapping[str, Any] = self.description["config"]
         return config
-
-    def entry(self, key: str, kind: type) -> Any:
-        """An entry of the description. Raises CheckpointError if it is missing or of another type."""
-        value = self.description.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            found = "nothing" if key not in self.description else type(value).__name__
-            raise CheckpointError(f"entry {key!r} holds {found}, not {kind.__name__}", where=self.where)
-        return value
-
-    def number(self, key: str) -> float:
-        """A number from the description."""
-        value = self.description.get(key)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise CheckpointError(f"entry {key!r} is {value!r}, not a number", where=self.where)
-        return float(value)
-
-    def size(self, key: str) -> int:
-        """A positive whole number from the config."""
-        value = self.config.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-            raise CheckpointError(f"config {key!r} is {value!r}, not a positive whole number", where=self.where)
-        return value
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the set, merged over its files and checked against the description; float32 as `dtype`."""
         merged: dict[str, Tensor] = {}
-        for name in self.entry("files", list) if "files" in self.description else [f"{self.name}.safetensors"]:
+        for name in self.description.get("files", [f"{self.name}.safetensors"]):
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(f"file name {name!r} is outside the folder", where=self.where)
             file = open_safetensors(self.folder / name)
             merged.update({key: file.read(key) for key in file.shapes})
-        listed = self.entry("tensors", dict)
+        listed = self.description["tensors"]
         wrong = {}
         for key in listed.keys() & merged.keys():
             found = [str(merged[key].dtype).removeprefix("torch."), list(merged[key].shape)]
@@ -112,12 +90,6 @@ class FixtureSet:
                 misshapen=wrong,
             )
         return {key: value.to(self.dtype) if value.dtype == torch.float32 else value for key, value in merged.items()}
-
-    def tensor(self, key: str) -> Tensor:
-        """One tensor. Raises CheckpointError if it is missing."""
-        if key not in self.tensors:
-            raise CheckpointError("a tensor is missing", where=self.where, missing=[key])
-        return self.tensors[key]
 
 
 @dataclass(frozen=True)
@@ -140,8 +112,7 @@ class FixtureFolder:
     def parent(self, fixture: FixtureSet, kind: str) -> FixtureSet:
         """The set that holds this one's weights: named by `weights`, else by suffix."""
         default = f"{kind}_{fixture.name.rsplit('_', 1)[1]}"
-        name = fixture.description.get("weights", default)
-        return self.named(name if isinstance(name, str) else default, fixture)
+        return self.named(fixture.description.get("weights", default), fixture)
 
 
 def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> FixtureFolder:
@@ -184,13 +155,11 @@ def vae_weights(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Tensor]
     if stored is not None:
         weights = dict(stored.tensors)
     else:
-        seed, shapes = fixture.entry("weight_seed", int), fixture.entry("weight_shapes", dict)
+        seed, shapes = fixture.description["weight_seed"], fixture.description["weight_shapes"]
         weights = {key: torch.from_numpy(generated_weight(key, shape, seed)) for key, shape in shapes.items()}
     foreign = [
         key
-        for key, digest in (
-            fixture.entry("weight_sha256", dict) if "weight_sha256" in fixture.description else {}
-        ).items()
+        for key, digest in fixture.description.get("weight_sha256", {}).items()
         if key not in weights or not _sha256(weights[key]).startswith(digest)
     ]
     if foreign:

@@ -44,19 +44,19 @@ class LowRankLinear(nn.Module):
 
 def predictor_size(weights: FixtureSet) -> PredictorSize:
     """Sizes of the predictor from a weight set's config."""
-    size, config = weights.size, weights.config
+    size = weights.config
     return PredictorSize(
-        hidden=size("hidden"),
-        layers=size("layers"),
-        heads=size("heads"),
-        kv_heads=size("kv"),
-        mlp=size("inter"),
-        vocabulary=size("vocab"),
-        shot_width=size("rep"),
-        rms_eps=float(config["rms_norm_eps"]),
-        rope_theta=float(config["rope_theta"]),
-        sliding_window=config["sliding_window"],
-        shot_tokens=size("num_queries"),
+        hidden=size["hidden"],
+        layers=size["layers"],
+        heads=size["heads"],
+        kv_heads=size["kv"],
+        mlp=size["inter"],
+        vocabulary=size["vocab"],
+        shot_width=size["rep"],
+        rms_eps=float(size["rms_norm_eps"]),
+        rope_theta=float(size["rope_theta"]),
+        sliding_window=size["sliding_window"],
+        shot_tokens=size["num_queries"],
     )
 
 
@@ -93,10 +93,10 @@ class FrameTokenScores:
     """
 
     def __init__(self, weights: FixtureSet, fixture: FixtureSet) -> None:
-        stated = re.search(r"num_vid_gen_tokens=(\d+)", fixture.entry("description", str))
+        stated = re.search(r"num_vid_gen_tokens=(\d+)", fixture.description["description"])
         count = int(stated.group(1)) if stated else 0
         tokens = ["<frame>", *added_tokens()[:count], "</frame>"]
-        squeezed = {original: new for new, original in enumerate(weights.entry("new2old_token_ids", list))}
+        squeezed = {original: new for new, original in enumerate(weights.description["new2old_token_ids"])}
         absent = [token for token in tokens if ORIGINAL_IDS[token] not in squeezed]
         if absent:
             raise CheckpointError("the vocabulary lacks frame tokens", where=weights.where, missing=absent)
@@ -126,8 +126,8 @@ def check_predictor(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     prompt = _Prompt(fixture)
     checks = [
         count_differences("attention mask", prompt.open_mask.flatten().tolist(), prompt.recorded_mask()),
-        count_differences("prompt ids", prompt.original_ids(weights), fixture.tensor("original_ids")[0].tolist()),
-        count_differences("query places", prompt.queries.tolist(), fixture.tensor("ids_gen_mask")[0].tolist()),
+        count_differences("prompt ids", prompt.original_ids(weights), fixture.tensors["original_ids"][0].tolist()),
+        count_differences("query places", prompt.queries.tolist(), fixture.tensors["ids_gen_mask"][0].tolist()),
     ]
     for kind, predictor in predictors(folder, fixture).items():
         played = kind == "factors merged"
@@ -143,9 +143,9 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
     embeddings = predictor.embed(ids, index[None], prompt.shots)
     hidden = predictor(ids, index[None], prompt.open_mask[None], prompt.shots)
     checks = [
-        compare("embeddings", embeddings, fixture.tensor("inputs_embeds"), SCHEDULE),
-        compare("last hidden states", hidden, fixture.tensor("last_hidden"), tolerance),
-        compare("last logits", predictor.head(hidden[:, -1]), fixture.tensor("last_logits"), tolerance),
+        compare("embeddings", embeddings, fixture.tensors["inputs_embeds"], SCHEDULE),
+        compare("last hidden states", hidden, fixture.tensors["last_hidden"], tolerance),
+        compare("last logits", predictor.head(hidden[:, -1]), fixture.tensors["last_logits"], tolerance),
     ]
     starts = {"output": ids.shape[1] - predictor.size.shot_tokens, "output_at_query_positions": prompt.first_query}
     ignored = torch.full_like(index, -1)
@@ -156,15 +156,15 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
                 if played
                 else _read_apart(predictor, prompt, state_index, start)
             )
-            checks.append(compare(f"shot ({key})", answer[0], fixture.tensor(key), tolerance))
+            checks.append(compare(f"shot ({key})", answer[0], fixture.tensors[key], tolerance))
         text, raw = _greedy(predictor, answer, int(ids[0, -1]), scores, fixture, variant)
         checks += [
-            count_differences(f"text ({variant})", text, fixture.tensor(f"text_ids_{variant}").tolist()),
+            count_differences(f"text ({variant})", text, fixture.tensors[f"text_ids_{variant}"].tolist()),
             count_differences(
-                f"text of the description ({variant})", text, fixture.entry("text", dict).get(variant, ())
+                f"text of the description ({variant})", text, fixture.description["text"].get(variant, ())
             ),
-            compare(f"text logits ({variant})", raw, fixture.tensor(f"text_logits_{variant}"), tolerance),
-            compare(f"text scores ({variant})", raw, fixture.tensor(f"text_scores_{variant}"), tolerance),
+            compare(f"text logits ({variant})", raw, fixture.tensors[f"text_logits_{variant}"], tolerance),
+            compare(f"text scores ({variant})", raw, fixture.tensors[f"text_scores_{variant}"], tolerance),
         ]
     return checks
 
@@ -183,7 +183,7 @@ def _greedy(
     """As many greedy tokens as were recorded, and the logits of each."""
     text: list[int] = []
     seen: list[Tensor] = []
-    count = len(fixture.tensor(f"text_ids_{variant}"))
+    count = len(fixture.tensors[f"text_ids_{variant}"])
     while len(text) < count:
         if text:
             following = TokenBatch.text(np.array([last]), predictor.size.shot_width)
@@ -200,20 +200,20 @@ class _Prompt:
 
     def __init__(self, fixture: FixtureSet) -> None:
         self.fixture = fixture
-        self.ids = fixture.tensor("input_ids")
+        self.ids = fixture.tensors["input_ids"]
         length = self.ids.shape[1]
         # -1 marks the current turn's queries.
-        self.queries = queries = fixture.tensor("attention_mask")[0] == -1
+        self.queries = queries = fixture.tensors["attention_mask"][0] == -1
         self.causal_mask = torch.ones(length, length, dtype=torch.bool).tril()
         self.open_mask = self.causal_mask | (queries[:, None] & queries[None])
         self.first_query = int(queries.nonzero()[0])
-        stated = fixture.entry("query_range", list)
+        stated = fixture.description["query_range"]
         if stated != [self.first_query, int(queries.nonzero()[-1])]:
             raise CheckpointError(f"query_range is {stated}, which contradicts the mask", where=fixture.where)
-        history = fixture.tensor("ids_cmp_mask")[0]
+        history = fixture.tensors["ids_cmp_mask"][0]
         self.history_index = torch.full((length,), -1, dtype=torch.long)
         self.history_index[history] = torch.arange(int(history.sum()))
-        self.shots = fixture.tensor("video_embeds")[0].flatten(0, -2)
+        self.shots = fixture.tensors["video_embeds"][0].flatten(0, -2)
         self.history_tokens = int(history.nonzero()[-1]) + 1 if history.any() else 0
 
     def row(self, history_index: Tensor, mask: Tensor, readout_start: int) -> TokenBatch:
@@ -240,12 +240,12 @@ class _Prompt:
 
     def original_ids(self, weights: FixtureSet) -> list[int]:
         """The prompt in the ids of the full vocabulary."""
-        original = weights.entry("new2old_token_ids", list)
+        original = weights.description["new2old_token_ids"]
         return [original[token] for token in self.ids[0].tolist()]
 
     def recorded_mask(self) -> list[bool]:
         """The recorded mask, unpacked."""
-        packed = self.fixture.tensor("mask_packed").numpy()
+        packed = self.fixture.tensors["mask_packed"].numpy()
         bits = np.unpackbits(packed, axis=1)[:, : self.ids.shape[1]]
         mask: list[bool] = bits.astype(bool).flatten().tolist()
         return mask

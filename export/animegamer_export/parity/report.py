@@ -75,10 +75,9 @@ def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> 
     except AnimeGamerError as error:
         return [Result(fixture.name, (), str(error))]
     except KeyError as error:
-        # Weights whose names the config's sizes do not lead to are CheckpointErrors; what is left is the config.
-        return [Result(fixture.name, (), f"{fixture.where}: config lacks {error}")]
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        # Tensors and sizes that agree with their description but not with each other.
+        return [Result(fixture.name, (), f"{fixture.where}: the description or its tensors lack {error}")]
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        # Entries of another type, and tensors and sizes that do not agree with each other.
         return [Result(fixture.name, (), f"{fixture.where}: {type(error).__name__}: {error}")]
     return [
         Result(

@@ -141,11 +141,11 @@ def test_recorded_step_of_the_reference_is_met() -> None:
     denoiser, encoder = diffusion.networks(folder, fixture)
     network = Transformer(denoiser, torch.float32)
     with torch.no_grad():
-        shots = torch.cat([encoder.unconditional()[None], fixture.tensor("aroutput")])
-        assert torch.equal(fixture.tensor("x")[0], fixture.tensor("x")[1])
-        row = network.modulations(fixture.tensor("timesteps")[:1], fixture.tensor("flow_idx")[:1])
-        v = network.v(fixture.tensor("x")[:1], shots, row)
-    assert float((v - fixture.tensor("output")).abs().max()) <= 1e-5
+        shots = torch.cat([encoder.unconditional()[None], fixture.tensors["aroutput"]])
+        assert torch.equal(fixture.tensors["x"][0], fixture.tensors["x"][1])
+        row = network.modulations(fixture.tensors["timesteps"][:1], fixture.tensors["flow_idx"][:1])
+        v = network.v(fixture.tensors["x"][:1], shots, row)
+    assert float((v - fixture.tensors["output"]).abs().max()) <= 1e-5
 
 
 def test_recorded_clip_of_the_reference_is_met() -> None:
@@ -154,12 +154,12 @@ def test_recorded_clip_of_the_reference_is_met() -> None:
     network, found = decoding.decoder(folder, fixture), []
     caches: list[Tensor] | None = None
     with torch.no_grad():
-        for start, end in fixture.entry("chunks", list):
+        for start, end in fixture.description["chunks"]:
             kept: list[Tensor] = []
-            chunk = fixture.tensor("latent")[0, :, start:end].permute(1, 2, 3, 0).contiguous()
+            chunk = fixture.tensors["latent"][0, :, start:end].permute(1, 2, 3, 0).contiguous()
             found.append(decode(network, chunk, caches, lambda cache, kept=kept: kept.append(cache.clone())))
             caches = kept
-    recorded = fixture.tensor("output")[0].permute(1, 2, 3, 0)
+    recorded = fixture.tensors["output"][0].permute(1, 2, 3, 0)
     assert float((torch.cat(found) - recorded).abs().max()) <= 1e-4
 
 
