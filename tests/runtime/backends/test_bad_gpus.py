@@ -29,10 +29,10 @@ from animegamer_rt.play import command
 OLD = Machine(driver="535.54", start="The NVIDIA driver on your system is too old (found version 12020). Please update")
 NONE = Machine(driver="", start="Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU")
 BAD = {
-    "no driver": (NONE, "there is no NVIDIA driver; .*install it", "gpu", "no NVIDIA driver"),
+    "no driver": (NONE, "there is no NVIDIA driver, or it is too old.*install or update", "gpu", "no NVIDIA driver"),
     "old driver": (
         OLD,
-        "driver is too old for this PyTorch; .*12020.*update the driver",
+        "no NVIDIA driver, or it is too old.*12020.*update the driver",
         "torch",
         "535.54; expected 580",
     ),

@@ -11,21 +11,11 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PLAY_ROLES, PlanParts
 from animegamer_rt.errors import BackendError
 
-from ..cuda_errors import opening_error
-from .device import OUT_OF_MEMORY, TorchDevice
+from ..cuda_errors import OUT_OF_MEMORY, opening_error
+from .device import TorchDevice
 
-_REASONS = {
-    "no nvidia driver": ("there is no NVIDIA driver", "install it: nvidia-smi must list the GPU"),
-    "too old": (
-        "the NVIDIA driver is too old for this PyTorch",
-        "update the driver (CUDA 13 needs 580 or later, CUDA 12 needs 525), or install a torch for an older CUDA",
-    ),
-    "no cuda gpus": (
-        "the driver finds no NVIDIA GPU",
-        "check nvidia-smi -L and the variable CUDA_VISIBLE_DEVICES",
-    ),
-}
-"""Words in PyTorch's reasons (c10/cuda/CUDAFunctions.cpp) -> ours."""
+_CODES = {"no nvidia driver": 35, "too old": 35, "no cuda gpus": 100}
+"""Words in PyTorch's reasons (c10/cuda/CUDAFunctions.cpp) -> CUDA's error code."""
 
 
 def check_gpu() -> None:
@@ -38,9 +28,8 @@ def check_gpu() -> None:
         do = "install a CUDA build of torch (pytorch.org/get-started), or use --device cpu"
         raise BackendError("this PyTorch was built without CUDA", found=about, do=do)
     said = _why_cuda_does_not_start()
-    what, do = "PyTorch finds no NVIDIA GPU", "check the driver with nvidia-smi"
-    what, do = next((reason for words, reason in _REASONS.items() if words in said.lower()), (what, do))
-    raise BackendError(what, found=f"{about}: {said}" if said else about, do=f"{do}; or use --device cpu")
+    code = next((code for words, code in _CODES.items() if words in said.lower()), None)
+    raise opening_error(code, f"{about}: {said}" if said else about)
 
 
 def _why_cuda_does_not_start() -> str:

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_rt.backends.interface import DeviceMemory
-from animegamer_rt.errors import BackendError, DeviceLostError
+from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.host import processor, processor_name
 from animegamer_rt.profiling.host_memory import VAE_BYTES
 
+from ..cuda_errors import OUT_OF_MEMORY, lost
+
 Work = Callable[[], None]
-OUT_OF_MEMORY = 2
-"""CUDA's error code. Source of all codes: cudaError_t in CUDA's driver_types.h."""
 NO_CAPTURE = "a CUDA graph could not be captured", "report it; graphs=False of the loader runs without graphs"
 REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
@@ -135,13 +135,6 @@ class CudaTorchDevice(TorchDevice):
     """One NVIDIA GPU: one stream for all work of this device, and one memory pool for its graphs."""
 
     def __init__(self, dtype: torch.dtype, captures: bool = True, priority: int = 0) -> None:
-        if not torch.cuda.is_available():
-            cuda = torch.version.cuda
-            raise BackendError(
-                "PyTorch finds no NVIDIA GPU",
-                found=f"torch {torch.__version__}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}",
-                do="check the driver with nvidia-smi and install a CUDA build of torch, or use --device cpu",
-            )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
         _use_growing_segments()
         if dtype == torch.float32:
@@ -295,7 +288,7 @@ def _translate(error: Exception, code: int | None) -> BackendError:
     """CUDA's error as one of ours. An error without a code counts as a lost GPU."""
     found = str(error).partition("\n")[0]
     if code is None or code not in REFUSALS:
-        return DeviceLostError("this process has lost the GPU", found=found, do="restart the program")
+        return lost(found)
     what, do = REFUSALS[code]
     return BackendError(what, found=found, do=do)
 

@@ -243,27 +243,23 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
 def open_device(device: str, precision: str | None, captures: bool) -> TorchDevice:
     """The torch device for "cpu" or "cuda", in a precision of PRECISIONS or the default.
 
-    Raises BackendError for an unknown name, without a GPU, and for a precision that the GPU does not support.
+    Raises BackendError without a GPU, and for a precision that the GPU does not support.
     """
-    if precision is not None and precision not in PRECISIONS:
-        raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
     compute_deterministically()
     if device == "cpu":
         return TorchDevice(PRECISIONS[precision or "fp32"])
-    if device == "cuda":
-        check_gpu()
-        # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
-        with opening():
-            half = "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-            torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
-            try_kernel(torch_device)
-        # Before any weight is read.
-        products = ROWWISE.get(precision, torch_device.dtype)
-        check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
-        if products == FP8:
-            check_fp8(torch_device)
-        return torch_device
-    raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
+    check_gpu()
+    # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
+    with opening():
+        half = "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+        torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
+        try_kernel(torch_device)
+    # Before any weight is read.
+    products = ROWWISE.get(precision, torch_device.dtype)
+    check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
+    if products == FP8:
+        check_fp8(torch_device)
+    return torch_device
 
 
 def check_fp8(torch_device: TorchDevice) -> None:
