@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn
-from animegamer_export.evaluate.turns import sample_instructions
+from animegamer_export.evaluate.turns import predict_turn, sample_instructions
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import InstructionError, OutputError
 from animegamer_rt.pipeline import Pipeline
@@ -91,15 +91,10 @@ def predict_shots(pipeline: Pipeline, games: Sequence[Game], first_seed: int) ->
         session = Session.start(pipeline.bundle, first_seed)
         for text in game:
             try:
-                prompt, scene = Instruction.parse(text), None
-                if pipeline.reader is not None:
-                    scene = pipeline.reader.read(prompt, session.scene).scene
-                    prompt = Instruction(scene.caption)
-                prediction = pipeline.predictor.predict(session.history, prompt)
+                prediction, _ = predict_turn(pipeline, session, Instruction.parse(text))
             except InstructionError as error:
                 refused = error
                 continue
-            session.commit(Instruction.parse(text), prediction, scene)
             shots.append(torch.from_numpy(prediction.shot).half())
             scopes.append(motion_scope(prediction.game_state, rules.motion_table, rules.motion_source))
     if not shots:

@@ -14,6 +14,9 @@ from animegamer_rt.bundle.roles import PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.session import Session
+from animegamer_rt.stages.predictor import Prediction
+from animegamer_rt.state.game import Instruction
 
 from .fidelity import with_plan
 
@@ -43,6 +46,17 @@ def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
         place = f"{chance.choice(('day', 'night'))} {chance.choice(world.places)}"
         texts.append(f"Character: {chance.choice(world.characters)}; Motion: {motion}; Background: {place}.")
     return texts
+
+
+def predict_turn(pipeline: Pipeline, session: Session, instruction: Instruction) -> tuple[Prediction, Instruction]:
+    """Plays the session's next turn without drawing it: its prediction, and what the predictor was given to read."""
+    prompt, scene = instruction, None
+    if pipeline.reader is not None:
+        scene = pipeline.reader.read(instruction, session.scene, session.earlier_scene).scene
+        prompt = Instruction(scene.caption)
+    prediction = pipeline.predictor.predict(session.history, prompt)
+    session.commit(instruction, prediction, scene)
+    return prediction, prompt
 
 
 def open_with_plan(bundle: Bundle, engines: Engines, of: Bundle, name: str | None) -> Pipeline:

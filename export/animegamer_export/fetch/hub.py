@@ -39,9 +39,12 @@ class HubFile:
             return False
         if len(self.digest) == 64:
             return sha256(path) == self.digest
-        blob = hashlib.sha1(b"blob %d\0" % self.bytes, usedforsecurity=False)
-        blob.update(path.read_bytes())
-        return blob.hexdigest() == self.digest
+        return git_blob(path.read_bytes()) == self.digest
+
+
+def git_blob(content: bytes) -> str:
+    """Git's hash of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import urllib.error
 import urllib.request
@@ -10,6 +9,8 @@ from pathlib import Path
 
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import CheckpointError, HubError
+
+from .hub import git_blob
 
 ADDRESS = "https://github.com"
 REPOSITORY, COMMIT = "madebyollin/taehv", "1f14a568f24bf8811e0a0ac601613e04fc1581e8"
@@ -28,7 +29,7 @@ def fetch_light_decoder(out: Path) -> Path:
     """
     path, where = out / FILE, f"{REPOSITORY}/{PATH}"
     if path.is_file():
-        if _git_blob(path.read_bytes()) != BLOB:
+        if git_blob(path.read_bytes()) != BLOB:
             what, do = f"checksum differs from {REPOSITORY} at commit {COMMIT[:12]}", "move or delete it and run again"
             raise CheckpointError(what, where=path, do=do)
         return path
@@ -39,14 +40,10 @@ def fetch_light_decoder(out: Path) -> Path:
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         do = "check the network and HTTPS_PROXY, then run it again"
         raise HubError(f"no download from {ADDRESS}", where=where, found=str(error), do=do) from error
-    if _git_blob(content) != BLOB:
+    if git_blob(content) != BLOB:
         what = "the downloaded file is not the published one, and was dropped"
         found, do = f"{len(content)} bytes of another checksum", "check HTTPS_PROXY, and run it again"
         raise HubError(what, where=where, found=found, expected=BLOB, do=do)
     make_folder(path.parent)
     write_file(path, content)
     return path
-
-
-def _git_blob(content: bytes) -> str:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

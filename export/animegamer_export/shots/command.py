@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from animegamer_export.evaluate.metrics import relative_error
+from animegamer_export.evaluate.turns import predict_turn
 from animegamer_rt import video
 from animegamer_rt.arguments import whole
 from animegamer_rt.backends.registry import open_engines
@@ -115,12 +116,7 @@ def _predict(pipeline: Pipeline, instructions: Sequence[Instruction]) -> list[Ha
 
     session, turns = Session.start(pipeline.bundle, 0), []
     for instruction in instructions:
-        prompt, scene = instruction, None
-        if pipeline.reader is not None:
-            scene = pipeline.reader.read(instruction, session.scene).scene
-            prompt = Instruction(scene.caption)
-        prediction = pipeline.predictor.predict(session.history, prompt)
-        session.commit(instruction, prediction, scene)
+        prediction, prompt = predict_turn(pipeline, session, instruction)
         turns.append(HandedTurn(prediction.shot, prompt.text, astuple(prediction.game_state)))
     return turns
 
