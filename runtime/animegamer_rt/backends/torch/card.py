@@ -22,11 +22,7 @@ def check_gpu() -> None:
     """Raises BackendError with the reason if PyTorch has no GPU."""
     if torch.cuda.is_available():
         return
-    built = torch.version.cuda
-    about = f"torch {torch.__version__}, built {f'for CUDA {built}' if built else 'without CUDA'}"
-    if not built:
-        do = "install a CUDA build of torch (pytorch.org/get-started), or use --device cpu"
-        raise BackendError("this PyTorch was built without CUDA", found=about, do=do)
+    about = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}"
     said = _why_cuda_does_not_start()
     code = next((code for words, code in _CODES.items() if words in said.lower()), None)
     raise opening_error(code, f"{about}: {said}" if said else about)
