@@ -7,30 +7,23 @@ python client/tools.py packages    Debian packages of missing tools, for apt-get
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ClientTools:
-    """programs: called by its build. packages: Debian's, which contain them. tests: files of tests/client.
-
-    library: one that it links, by its pkg-config name.
-    """
+    """programs: called by its build. packages: Debian's, which contain them. tests: files of tests/client."""
 
     title: str
     programs: tuple[str, ...]
     packages: tuple[str, ...]
     tests: tuple[str, ...]
-    library: str = ""
 
     @property
     def missing(self) -> list[str]:
-        """The missing programs, or the missing library."""
-        programs = [program for program in self.programs if shutil.which(program) is None]
-        asked = self.library and not programs and subprocess.run(["pkg-config", "--exists", self.library]).returncode
-        return [self.library] if asked else programs
+        """The missing programs."""
+        return [program for program in self.programs if shutil.which(program) is None]
 
     @property
     def lack(self) -> str:
@@ -42,17 +35,11 @@ class ClientTools:
 CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
-    ClientTools("Keys for C, C++, C# and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
     ClientTools("C#, Unity", ("mcs", "mono", "node"), ("mono-mcs", "mono-runtime", "nodejs"), ("test_unity.py",)),
     ClientTools("Unreal", ("cmake", "c++", "clang++"), ("cmake", "g++", "clang"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
 """All clients but Python, whose tests need no tools and so always run."""
-
-
-def can_build(title: str) -> bool:
-    """Whether everything that this client needs is installed."""
-    return not any(client.missing for client in CLIENTS if client.title == title)
 
 
 def ignored_tests() -> list[str]:

@@ -49,16 +49,16 @@ class Driver:
             return f"error bad_argument {error}".replace("\n", " ")
 
     def on_new(self, rest: str) -> str:
-        address, timeout, *keys = rest.split(" ")
-        self._options = address, float(timeout), dict(key.split("=", 1) for key in keys)
+        address, timeout = rest.split(" ")
+        self._options = address, float(timeout)
         self._renew()
         return "ok"
 
     def _renew(self) -> None:
         if self._client is not None:
             self._do(self._client.close())
-        address, timeout_s, keys = self._options
-        self._client = self._make(address, timeout_s=timeout_s, pixel_format="rgba32", **keys)
+        address, timeout_s = self._options
+        self._client = self._make(address, timeout_s=timeout_s, pixel_format="rgba32")
 
     def on_connect(self, rest: str) -> str:
         welcome = self._do(self._client.connect())

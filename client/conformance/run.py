@@ -13,10 +13,10 @@ from client.conformance.suite import HERE, SCENARIOS, Suite
 PYTHON = [sys.executable, str(HERE / "python_driver.py")]
 
 
-def play(driver: list[str], cwd: Path | None = None, keys: bool = True) -> dict[str, str]:
-    """The scenarios that failed, and what went wrong. keys: False for a driver that was built without libsodium."""
+def play(driver: list[str], cwd: Path | None = None) -> dict[str, str]:
+    """The scenarios that failed, and what went wrong."""
     with Suite() as suite:
-        return suite.play(driver, cwd, keys)
+        return suite.play(driver, cwd)
 
 
 def main() -> int:

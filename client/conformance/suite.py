@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Any
 
 import zmq
-import zmq.auth
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import FRAMES, PADDING, PNG, frame_rows
 from client.conformance.other_programs import OtherProgram
@@ -87,20 +86,16 @@ class Process:
 
 
 class Suite:
-    """The scenarios, and keys for CURVE. Use it as a context manager."""
+    """The scenarios, and the files that they name. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
         picture = Path(self._folder.name) / "start.png"
         picture.write_bytes(PNG + b"the rest")
         no_picture = picture.with_suffix(".txt")
         no_picture.write_text("no picture", encoding="utf-8")
-        server, other = zmq.curve_keypair(), zmq.curve_keypair()
         self._words = {
-            "server public": server[0].decode(),
-            "server secret": server[1].decode(),
-            "other public": other[0].decode(),
+            "server secret": zmq.curve_keypair()[1].decode(),
             "picture": str(picture),
             "no picture": str(no_picture),
         }
@@ -111,11 +106,8 @@ class Suite:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._folder.cleanup()
 
-    def play(self, driver: list[str], cwd: Path | None = None, keys: bool = True) -> dict[str, str]:
-        """The scenarios that failed, each with what went wrong.
-
-        driver: its command line. keys: False for one that was built without libsodium.
-        """
+    def play(self, driver: list[str], cwd: Path | None = None) -> dict[str, str]:
+        """The scenarios that failed, each with what went wrong. driver: its command line."""
         free = [Process(driver, cwd) for _ in range(AT_ONCE)]
         idle = list(free)
 
@@ -127,8 +119,7 @@ class Suite:
             finally:
                 idle.append(process)
 
-        wanted = [scenario for scenario in SCENARIOS if keys or not scenario.get("needs_keys")]
-        work = [(scenario["name"], case) for scenario in wanted for case in self._cases(scenario)]
+        work = [(scenario["name"], case) for scenario in SCENARIOS for case in self._cases(scenario)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             ended = list(pool.map(one, work))
         for process in free:
@@ -156,11 +147,10 @@ class Suite:
         offset = script.pop("port_offset", 0)
         server = start_server(script)
         host, _, port = server.address.rpartition(":")
-        new = f"new {host}:{int(port) + offset} {scenario.get('timeout_s', TIMEOUT_S)}"
         try:
-            driver.ask(new)
+            driver.ask(f"new {host}:{int(port) + offset} {scenario.get('timeout_s', TIMEOUT_S)}")
             for command, expected in scenario["script"]:
-                fault = self._step(driver, new, server, command, expected)
+                fault = self._step(driver, server, command, expected)
                 if fault:
                     return fault
         finally:
@@ -170,15 +160,13 @@ class Suite:
         told = {kind: seen[kind] for kind in scenario.get("saw", {})}
         return "" if told == scenario.get("saw", {}) else f"the server was sent {told}, expected {scenario['saw']}"
 
-    def _step(self, driver: Process, new: str, server: FakeServer | OtherProgram, command: str, expected: str) -> str:
+    def _step(self, driver: Process, server: FakeServer | OtherProgram, command: str, expected: str) -> str:
         verb, _, rest = command.partition(" ")
         if verb == "server":
             name, key, value = rest.split(" ")
             assert isinstance(server, FakeServer)
             change(server, {name: {key: value if name == "faults" else [value]}})
             return ""
-        if verb == "keys":
-            command = new if rest == "none" else f"{new} server_key={rest} client_keys={self._client_keys}"
         answer, pattern = driver.ask(command), with_turns(expected)
         return (
             "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"

@@ -1,8 +1,7 @@
 """Make a plugin folder that Unreal can build: `python client/unreal/pack.py MyProject/Plugins`.
 
 Copies the plugin, and into it the native client's sources, which a plugin has to contain. The descriptor gets the
-address of the repository, if git or a workflow of GitHub knows one. A libsodium that was put into the plugin's
-Source/ThirdParty stays there (README.md, "A server with keys").
+address of the repository, if git or a workflow of GitHub knows one.
 """
 
 from __future__ import annotations
@@ -70,8 +69,6 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("error: expected one argument, the folder Plugins of an Unreal project")
     try:
-        folder = pack(Path(sys.argv[1]))
-        keys = "with" if (folder / "Source" / "ThirdParty" / "libsodium").is_dir() else "without"
-        print(f"wrote {folder}, {keys} libsodium")
+        print(f"wrote {pack(Path(sys.argv[1]))}")
     except OSError as error:
         sys.exit(f"error: {error}")

@@ -1,4 +1,4 @@
-"""What each client's driver (client/conformance/README.md) plays on live servers, over a bad wire, and with keys."""
+"""What each client's driver (client/conformance/README.md) plays on live servers, and over a bad wire."""
 
 from __future__ import annotations
 
@@ -13,23 +13,15 @@ from typing import Any
 
 import golden_messages as golden
 import msgpack
-import pytest
 import zmq
-import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.ports import ReservedPorts
 from client.conformance.suite import Process, with_turns
-from client.tools import can_build
 from live_server import LiveServer
 
 from animegamer_client.codec import Message, decode, encode
-from animegamer_rt.serving.server import curve_keys
 from client.wire_cutter import WireCutter
-
-WITH_KEYS = can_build("Keys for C, C++, C# and Unreal")
-"""Whether libsodium is here; `make clients` names it, and .ci/run fails without it."""
-needs_keys = pytest.mark.skipif(not WITH_KEYS, reason="no libsodium; on Debian: apt-get install libsodium-dev")
 
 GAME = (
     "open 3",
@@ -65,7 +57,7 @@ def check_display(command: list[str], cwd: Path | None = None) -> None:
 
 def check_conformance(command: list[str], cwd: Path | None = None) -> None:
     """All scenarios that can be played here pass."""
-    assert conformance.play(command, cwd, keys=WITH_KEYS) == {}
+    assert conformance.play(command, cwd) == {}
 
 
 def golden_line(vector: dict[str, Any]) -> str:
@@ -178,25 +170,3 @@ class DriverStories:
             assert answers == ["ok pocket ready"]
         finally:
             context.destroy(linger=0)
-
-    @needs_keys
-    def test_keys_let_in_those_on_the_list_only(self, driver: Process, bundle: Path, tmp_path: Path) -> None:
-        """A live server with keys lets in those on its list only, and each refusal says what to do."""
-        mine, players = tmp_path / "keys", tmp_path / "players"
-        server_key, _ = curve_keys.new("server", mine)
-        other_key, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
-        _, friend = curve_keys.new("friend", players)
-        right, wrong = (zmq.auth.load_certificate(path)[0].decode() for path in (server_key, other_key))
-        with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
-            at = address_of(server.ready())
-            driver.ask(f"new {at} 60 server_key={right} client_keys={friend}")
-            assert driver.ask("open 3") == "ok 0" and driver.ask("turn a Mia waves.").startswith("done turns=1 ")
-            assert driver.ask("status") == "ok ready", "the control connection has keys, too"
-            for keys, said in (
-                (f" server_key={right} client_keys={stranger}", "error not_allowed .*key"),
-                (f" server_key={wrong} client_keys={friend}", "error (timed_out|protocol|not_allowed) .*key"),
-                ("", "error (timed_out|protocol|not_allowed) .*key"),
-            ):
-                driver.ask(f"new {at} 3{keys}")
-                answer = driver.ask("connect")
-                assert re.match(said, answer), answer

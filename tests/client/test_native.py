@@ -14,7 +14,6 @@ from pathlib import Path
 
 import golden_messages as golden
 import pytest
-import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.suite import Process
 from live_server import LiveServer
@@ -22,7 +21,6 @@ from PIL import Image
 
 import archives_play
 from animegamer_rt.bundle.loader import open_bundle
-from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 
 BUILDS = os.environ.get("ANIMEGAMER_CLIENT_BUILDS")
@@ -44,8 +42,7 @@ def run(*command: object, cwd: Path, says: str = "") -> str:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(BUILDS or tmp_path_factory.mktemp("builds")) / "native"
     folder.mkdir(parents=True, exist_ok=True)
-    keys = f"-DANIMEGAMER_CURVE={'ON' if stories.WITH_KEYS else 'OFF'}"
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON")
     run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=folder)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
     return folder
@@ -87,8 +84,7 @@ def shared(build: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the shared library, linked from the static one's objects."""
     folder = tmp_path_factory.mktemp("shared")
     whole = ("-Wl,--whole-archive", build / "libanimegamer.a", "-Wl,--no-whole-archive")
-    keys = ["-lsodium"] if stories.WITH_KEYS else []
-    run("c++", "-shared", "-o", folder / "libanimegamer.so", *whole, *keys, "-pthread", cwd=folder)
+    run("c++", "-shared", "-o", folder / "libanimegamer.so", *whole, "-pthread", cwd=folder)
     return folder
 
 
@@ -141,7 +137,7 @@ def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypa
     with stories.started([str(folder / "tests" / "driver")]) as driver:
         stories.DriverStories().test_a_game_is_that_of_the_python_client(driver, server)
         stories.DriverStories().test_a_turn_is_whole_over_a_bad_wire(driver)
-    assert conformance.play([str(folder / "tests" / "driver")], keys=False) == {}
+    assert conformance.play([str(folder / "tests" / "driver")]) == {}
 
 
 def test_clips_are_shown_as_in_every_client(build: Path) -> None:
@@ -164,18 +160,12 @@ def test_example_plays_a_turn_and_writes_its_frames(build: Path, server: LiveSer
             assert (image.size, image.mode) == ((24, 16), "RGB")
 
 
-def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
-    options, keys = ["--plan", "fast", "--threads", "1"], ""
-    if stories.WITH_KEYS:
-        server_key, _ = curve_keys.new("server", tmp_path / "keys")
-        _, friend = curve_keys.new("friend", tmp_path / "allow")
-        keys = f" server_key={zmq.auth.load_certificate(server_key)[0].decode()} client_keys={friend}"
-        options += ["--keys", str(tmp_path / "keys"), "--authorized-keys", str(tmp_path / "allow")]
+def test_a_game_from_a_picture_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
     drivers = Process([str(build / "tests" / "driver")]), Process(conformance.PYTHON)
+    options = ("--plan", "fast", "--threads", "1")
     with LiveServer(open_bundle("pocket").folder, tmp_path / "state", *options, device="cpu") as server:
-        new = f"new tcp://127.0.0.1:{server.ready().port} 60{keys}"
         for driver in drivers:
-            assert driver.ask(new) == "ok"
+            assert driver.ask(f"new tcp://127.0.0.1:{server.ready().port} 60") == "ok"
         picture = shutil.copy(PICTURE, tmp_path / "start.jpg")  # drivers take no path with a space
         game = f"open-picture 7 {picture} gently wave", "turn a Tofi waves."
         native, python = ([driver.ask(line) for line in game] for driver in drivers)

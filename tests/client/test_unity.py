@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,17 +20,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import zmq
-import zmq.auth
 from browser_socket import gateway_pid, web
 from client.conformance.fake_server import FakeServer
-from client.conformance.fake_turns import PNG
 from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
 from animegamer_rt.cli import command_parser
-from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 
 PACKAGE = Path(__file__).parents[2] / "client" / "unity"
@@ -115,39 +110,6 @@ class TestDriver(stories.DriverStories):
     """The stories of all clients."""
 
 
-@stories.needs_keys
-def test_what_is_no_key_is_refused_and_not_repeated(driver: Process) -> None:
-    server, secret = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
-    for one, other in (
-        *((server, ""), ("", secret), (server, "no-key"), ("#" + server, secret), (server[1:], secret)),
-        *(("#" * 40, secret), (server, secret[1:] + "~")),
-    ):
-        said = driver.ask(f"new tcp://127.0.0.1:5570 1 server_key={one} client_keys={other}")
-        assert said.startswith("error bad_argument ") and not (other and other in said), said
-
-
-def test_without_libsodium_keys_are_refused_in_words(build: MonoBuild, tmp_path: Path) -> None:
-    folder = shutil.copytree(build.folder, tmp_path / "build")
-    absent = '<configuration><dllmap dll="libsodium" target="not-installed"/></configuration>'
-    (folder / "AnimeGamer.Core.dll.config").write_text(absent, encoding="utf-8")
-    with stories.started(["mono", DRIVER, "conform"], folder) as driver:
-        said = driver.ask("new tcp://127.0.0.1:5570 1 server_key=x client_keys=y")
-    assert said.startswith("error no_keys ") and "NuGet package libsodium" in said
-
-
-@stories.needs_keys
-def test_a_session_takes_the_file_of_a_key_and_no_key(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
-    mine, players = tmp_path / "keys", tmp_path / "players"
-    server_key, _ = curve_keys.new("server", mine)
-    _, friend = curve_keys.new("friend", players)
-    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
-        at = stories.address_of(server.ready())
-        session, logged, pasted = build.run("engine-keys", at, str(server_key), str(friend))
-    assert session == "a session with keys"
-    assert pasted.startswith("bad_argument: ") and "never put the key itself there" in pasted
-    assert logged == pasted.replace("bad_argument", "warning: AnimeGamer"), "it does not log the key"
-
-
 def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, server: LiveServer) -> None:
     said = subprocess.run(
         ["mono", "turn.exe", stories.address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True
@@ -166,6 +128,21 @@ def test_a_gateway_is_reached_by_websocket_too(build: MonoBuild, web_server: Liv
         assert driver.ask("turn a Mirel waves.").startswith("done turns=1 seq=0-22 pictures=1.0,")
         assert driver.ask(f"new {at}nowhere 0.5") == "ok"
         assert driver.ask("connect").startswith("error timed_out ")
+
+
+def test_a_gateways_password_lets_in_who_gives_it(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("correct-horse", encoding="utf-8")
+    options = ("--web", "0", "--web-password", str(tmp_path / "password"))
+    with (
+        LiveServer(bundle, tmp_path / "state", *options, device="simulated:0.2") as server,
+        stories.started(["mono", DRIVER, "conform"], build.folder) as driver,
+    ):
+        at = web(server.ready()).replace("http", "ws") + "ws"
+        driver.ask(f"new {at} 60 correct-horse")
+        assert driver.ask("open 3") == "ok 0"
+        driver.ask(f"new {at} 0.5")
+        assert re.match("error timed_out .* password", driver.ask("connect"))
+        assert driver.ask(f"new {stories.address_of(server)} 1 any").startswith("error bad_argument a Password ")
 
 
 def test_a_webgl_build_calls_nothing_that_a_browser_lacks(build: MonoBuild) -> None:
@@ -217,24 +194,6 @@ def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
     assert said == "launched, then ended"
     (said,) = build.run("launch", sys.executable, "-m animegamer_rt", "--device no-such-device")
     assert said.startswith("server_process: ") and "no-such-device" in said
-
-
-@stories.needs_keys
-def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Process, tmp_path: Path) -> None:
-    picture, (public, secret) = tmp_path / "start.png", zmq.curve_keypair()
-    picture.write_bytes(PNG + os.urandom(3 * 2**20))
-    _, mine = zmq.auth.create_certificates(tmp_path, "mine")
-    server = FakeServer(secret, minor=2)
-    try:
-        keys = f"server_key={public.decode()} client_keys={mine}"
-        assert driver.ask(f"new {server.address} 60 {keys}") == "ok"
-        assert driver.ask("open 3") == "ok 0"  # so that nothing more comes from the server meanwhile
-        assert driver.ask(f"open-picture 3 {picture} gently wave").startswith("ok 0")
-        (received,) = next(each.buffers for each in server.seen if each.buffers)
-        assert bytes(received) == picture.read_bytes()
-        assert server.kinds().count("hello") == 1, "it did not have to connect again"
-    finally:
-        server.close()
 
 
 def test_clips_are_shown_as_in_every_client(build: MonoBuild) -> None:

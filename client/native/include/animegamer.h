@@ -87,10 +87,6 @@ AG_API uint32_t ag_interface_version(void);
 
 /* A client. Its thread starts; it connects at the first request. NULL: ag_last_error says why. */
 AG_API ag_client *ag_client_new(const ag_options *options);
-/* The same for a server with keys (CURVE), as one on another machine has. server_key: its public key; secret_key: this
- * client's, whose public key the server must have on its list; each 40 characters of Z85, as `animegamer-rt keys new`
- * writes them. NULL with the code `no_keys` if the library was built without ANIMEGAMER_CURVE. */
-AG_API ag_client *ag_client_new_with_keys(const ag_options *options, const char *server_key, const char *secret_key);
 /* Disconnect and end the thread, without waiting for the network. The games stay on the server. Afterwards every call
  * answers AG_CLOSED, and no thread writes to your buffers. Calling it twice is fine. */
 AG_API void ag_client_close(ag_client *client);

@@ -47,11 +47,6 @@ class Client {
 public:
     explicit Client(const ag_options &options) : client_(ag_client_new(&options)) { check(client_ != nullptr); }
     explicit Client(const char *address) : Client(Options(address)) {}
-    /// For a server with keys, each 40 characters of Z85.
-    Client(const ag_options &options, const std::string &server_key, const std::string &secret_key)
-        : client_(ag_client_new_with_keys(&options, server_key.c_str(), secret_key.c_str())) {
-        check(client_ != nullptr);
-    }
     explicit operator bool() const { return client_ != nullptr; }
 
     /// Memory for pictures: `count` buffers of `bytes` (welcome.frames and welcome.buffer_bytes), freed with the client.

@@ -125,27 +125,6 @@ ag_result copy_options(const ag_options &given, ag_options &own) {
     return AG_OK;
 }
 
-ag_client *new_client(const ag_options *options, const char *server_key, const char *secret_key) {
-    ag_client *client = nullptr;
-    guarded([&] {
-        Settings settings;
-        ag_options own;
-        ag_options_init(&own);
-        auto result = options == nullptr ? AG_OK : copy_options(*options, own);
-        if (result == AG_OK) {
-            result = read_options(own, settings);
-        }
-        if (result == AG_OK && (server_key != nullptr || secret_key != nullptr)) {
-            result = read_keys(server_key, secret_key, settings);
-        }
-        if (result == AG_OK) {
-            client = new ag_client(std::move(settings));
-        }
-        return result;
-    });
-    return client;
-}
-
 } // namespace
 
 extern "C" {
@@ -165,10 +144,22 @@ void ag_options_init_sized(ag_options *options, size_t size) {
 
 const ag_error *ag_last_error(void) { return last_error(); }
 
-ag_client *ag_client_new(const ag_options *options) { return new_client(options, nullptr, nullptr); }
-
-ag_client *ag_client_new_with_keys(const ag_options *options, const char *server_key, const char *secret_key) {
-    return new_client(options, server_key == nullptr ? "" : server_key, secret_key == nullptr ? "" : secret_key);
+ag_client *ag_client_new(const ag_options *options) {
+    ag_client *client = nullptr;
+    guarded([&] {
+        Settings settings;
+        ag_options own;
+        ag_options_init(&own);
+        auto result = options == nullptr ? AG_OK : copy_options(*options, own);
+        if (result == AG_OK) {
+            result = read_options(own, settings);
+        }
+        if (result == AG_OK) {
+            client = new ag_client(std::move(settings));
+        }
+        return result;
+    });
+    return client;
 }
 
 void ag_client_close(ag_client *client) {

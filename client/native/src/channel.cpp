@@ -22,9 +22,9 @@ std::string seconds_text(double seconds) {
 
 } // namespace
 
-Channel::Channel(Address address, double timeout_s, std::optional<Request> hello, const std::optional<CurveKeys> &keys,
+Channel::Channel(Address address, double timeout_s, std::optional<Request> hello,
                  EventQueue &events, ChannelOwner &owner)
-    : address_(std::move(address)), timeout_s_(timeout_s), hello_(std::move(hello)), events_(events), owner_(owner), link_(*this, keys) {}
+    : address_(std::move(address)), timeout_s_(timeout_s), hello_(std::move(hello)), events_(events), owner_(owner), link_(*this) {}
 
 void Channel::start(std::shared_ptr<Call> call) {
     if (calls_.empty()) {

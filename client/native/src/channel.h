@@ -35,8 +35,8 @@ struct Address {
 
 class Channel : private LinkOwner {
 public:
-    /// hello: the first message on each connection; none on control. keys: of CURVE; none: the server has no keys.
-    Channel(Address address, double timeout_s, std::optional<Request> hello, const std::optional<CurveKeys> &keys, EventQueue &events,
+    /// hello: the first message on each connection; none on control.
+    Channel(Address address, double timeout_s, std::optional<Request> hello, EventQueue &events,
             ChannelOwner &owner);
 
     void start(std::shared_ptr<Call> call);

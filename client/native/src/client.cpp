@@ -14,8 +14,8 @@ double clock_s() { return std::chrono::duration<double>(std::chrono::steady_cloc
 } // namespace
 
 Client::Client(Settings settings)
-    : settings_(std::move(settings)), turns_(settings_.turns, settings_.timeout_s, settings_.hello, settings_.keys, events_, *this),
-      control_(settings_.control, settings_.timeout_s, std::nullopt, settings_.keys, events_, *this) {
+    : settings_(std::move(settings)), turns_(settings_.turns, settings_.timeout_s, settings_.hello, events_, *this),
+      control_(settings_.control, settings_.timeout_s, std::nullopt, events_, *this) {
     thread_ = std::thread([this] { run(); });
 }
 

@@ -4,14 +4,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
 #include "channel.h"
-#include "curve.h"
 #include "event_queue.h"
 #include "net.h"
 
@@ -22,15 +20,12 @@ struct Settings {
     Address turns, control;
     double timeout_s = 30.0;
     Request hello{"hello"};
-    std::optional<CurveKeys> keys;
     ag_log_function log = nullptr;
     void *log_user = nullptr;
 };
 
 /// Read and check the options. What is wrong is this thread's last error.
 ag_result read_options(const ag_options &given, Settings &settings);
-/// The same for the keys of CURVE, in Z85.
-ag_result read_keys(const char *server_key, const char *secret_key, Settings &settings);
 
 class Client final : private ChannelOwner {
 public:

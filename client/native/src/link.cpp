@@ -110,7 +110,8 @@ Link::Outcome Link::read(std::string &trouble) {
             return Outcome::fine;
         }
         if (got <= 0) {
-            trouble = zmtp_.ready() ? "the connection was lost" : zmtp_.refusal();
+            trouble = zmtp_.ready() ? "the connection was lost"
+                                     : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client lacks";
             return Outcome::lost;
         }
         arrived_ += static_cast<std::size_t>(got);

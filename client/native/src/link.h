@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ public:
 
 class Link {
 public:
-    Link(LinkOwner &owner, const std::optional<CurveKeys> &keys) : owner_(owner), reader_(owner), zmtp_(reader_, keys), incoming_(incoming_bytes) {}
+    explicit Link(LinkOwner &owner) : owner_(owner), reader_(owner), zmtp_(reader_), incoming_(incoming_bytes) {}
     ~Link() { close(); }
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;

@@ -2,7 +2,6 @@
 #include <string>
 
 #include "client.h"
-#include "curve.h"
 #include "last_error.h"
 
 namespace animegamer {
@@ -68,20 +67,6 @@ ag_result read_options(const ag_options &given, Settings &settings) {
         .integer("jpeg_quality", given.jpeg_quality)
         .flag("clip", given.clip != 0)
         .integer("minor", protocol_minor);
-    return AG_OK;
-}
-
-ag_result read_keys(const char *server_key, const char *secret_key, Settings &settings) {
-    if (!Curve::available()) {
-        return refuse(AG_INVALID, "no_keys", "this library was built without keys",
-                      "build it with -DANIMEGAMER_CURVE=ON (needs libsodium; Debian: libsodium-dev)");
-    }
-    CurveKeys keys;
-    if (server_key == nullptr || secret_key == nullptr || !read_z85(server_key, keys.server) || !read_z85(secret_key, keys.secret)) {
-        return invalid("a key is not 40 characters of Z85",
-                       "give the server's public key and your secret key, as in the files of: animegamer-rt keys new NAME");
-    }
-    settings.keys = keys;
     return AG_OK;
 }
 

@@ -9,17 +9,13 @@ namespace {
 
 constexpr std::uint8_t more_flag = 0x01, long_flag = 0x02, command_flag = 0x04;
 
+/// ZMTP 3.1, mechanism NULL, then zeros.
+constexpr char greeting_bytes[64] = "\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL";
+constexpr std::string_view greeting(greeting_bytes, sizeof greeting_bytes);
 /// Socket-Type DEALER, Identity of 0 bytes; its final zero is a part of it.
-constexpr char properties[] = "\x0bSocket-Type\0\0\0\x06"
-                              "DEALER\x08Identity\0\0\0";
-constexpr std::string_view metadata(properties, sizeof properties);
-
-std::string greeting(const char *mechanism) {
-    std::string bytes("\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01", 12);
-    bytes.append(mechanism);
-    bytes.resize(64, '\0');
-    return bytes;
-}
+constexpr char ready_bytes[] = "\x05READY\x0bSocket-Type\0\0\0\x06"
+                               "DEALER\x08Identity\0\0\0";
+constexpr std::string_view ready_command(ready_bytes, sizeof ready_bytes);
 
 std::string printable(const std::uint8_t *data, std::size_t size) {
     std::string text;
@@ -38,15 +34,8 @@ void Zmtp::restart() {
     index_ = 0;
     memory_ = nullptr;
     fault_ = Fault{};
-    outgoing = greeting(curve_ ? "CURVE" : "NULL");
-    if (!curve_) {
-        send_frame(command_flag, std::string("\x05READY").append(metadata)); // without waiting for the server's
-    }
-}
-
-const char *Zmtp::refusal() const {
-    return curve_ ? "the server ends the connection in the handshake: one of the keys may be wrong, or the server has none"
-                  : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client was not given";
+    outgoing = greeting;
+    send_frame(command_flag, ready_command); // without waiting for the server's
 }
 
 Zmtp::Step Zmtp::wrong(Fault fault) {
@@ -70,15 +59,10 @@ bool Zmtp::check_greeting(std::size_t known) {
                                     "check the port: animegamer-rt serve prints it");
             return false;
         }
-        if (mechanism != (curve_ ? "CURVE" : "NULL")) {
-            fault_ = curve_ ? protocol_fault("protocol", "the server there has no keys; this client was given some", "make the client without keys")
-                            : protocol_fault("protocol",
-                                             "the server asks for " + printable(small_ + 12, mechanism.size()) + " keys; this client has none",
-                                             "give the client the server's public key and a secret key of its own");
+        if (mechanism != "NULL") {
+            fault_ = protocol_fault("protocol", "the server asks for keys (" + printable(small_ + 12, mechanism.size()) + "), which this client lacks",
+                                    "run the server without --keys on its machine's loopback address, and use an SSH tunnel");
             return false;
-        }
-        if (curve_) {
-            send_frame(command_flag, curve_->hello());
         }
     }
     return true;
@@ -117,16 +101,6 @@ bool Zmtp::header_byte(std::uint8_t byte) {
 
 bool Zmtp::begin_body() {
     got_ = 0;
-    if (seals()) {
-        memory_ = nullptr;
-        sealed_.clear();
-        state_ = State::body;
-        if (length_ > max_part + Curve::overhead) {
-            fault_ = protocol_fault("too_large", "received a frame of " + std::to_string(length_) + " bytes");
-            return false;
-        }
-        return length_ != 0 || end_body();
-    }
     const bool is_command = (flags_ & command_flag) != 0;
     if (length_ > (is_command ? max_command : max_part)) {
         fault_ = protocol_fault("too_large", "received a frame of " + std::to_string(length_) + " bytes");
@@ -135,13 +109,9 @@ bool Zmtp::begin_body() {
     memory_ = command_;
     state_ = State::body;
     if (is_command) {
-        return length_ != 0 || end_body();
+        return length_ != 0 || end_frame();
     }
-    return place_part() && (state_ == State::place || length_ != 0 || end_body());
-}
-
-/// Ask where the part goes; the state is `place` if that is to be asked again.
-bool Zmtp::place_part() {
+    // Ask where the part goes; the state is `place` if that is to be asked again.
     auto place = receiver_.place(index_, static_cast<std::size_t>(length_), (flags_ & more_flag) == 0);
     if (place.fault) {
         fault_ = std::move(place.fault);
@@ -149,42 +119,7 @@ bool Zmtp::place_part() {
     }
     state_ = place.wait ? State::place : State::body;
     memory_ = place.memory;
-    return true;
-}
-
-/// A whole sealed message has arrived: from here on it is the frame that it holds.
-bool Zmtp::open_message() {
-    std::uint8_t flags = 0;
-    if (!curve_->open(sealed_.data(), sealed_.size(), flags)) {
-        fault_ = protocol_fault("protocol", "received a message that was not sealed with the server's key");
-        return false;
-    }
-    length_ = sealed_.size() - Curve::overhead;
-    if ((flags & 2) != 0) {
-        flags_ = command_flag;
-        if (length_ > max_command) {
-            fault_ = protocol_fault("too_large", "received a command of " + std::to_string(length_) + " bytes");
-            return false;
-        }
-        std::memcpy(command_, sealed_.data() + Curve::overhead, static_cast<std::size_t>(length_));
-        return true;
-    }
-    flags_ = flags & more_flag;
-    return place_part();
-}
-
-bool Zmtp::end_opened() {
-    if ((flags_ & command_flag) == 0 && memory_ != nullptr) {
-        std::memcpy(memory_, sealed_.data() + Curve::overhead, static_cast<std::size_t>(length_));
-    }
-    return end_frame();
-}
-
-bool Zmtp::end_body() {
-    if (seals()) {
-        return open_message() && (state_ == State::place || end_opened());
-    }
-    return end_frame();
+    return state_ == State::place || length_ != 0 || end_frame();
 }
 
 bool Zmtp::end_frame() {
@@ -207,16 +142,8 @@ bool Zmtp::command() {
         return false;
     }
     const auto name = body.substr(1, name_size), data = body.substr(1 + name_size);
-    if (curve_ && !ready_ && (name == "WELCOME" || name == "READY")) {
-        return handshake_with_keys(name, body);
-    }
     if (name == "READY") {
         return handshake(data);
-    }
-    if (name == "ERROR" && curve_ && !ready_) {
-        fault_ = {AG_REFUSED, "not_allowed", "the server does not let this client in: its key may be wrong, or is not on the server's list",
-                  "ask the operator to add this client's public key"};
-        return false;
     }
     if (name == "ERROR") {
         fault_ = protocol_fault("protocol", "the server ended the connection: " + printable(command_ + 1 + name_size, data.size()));
@@ -226,21 +153,6 @@ bool Zmtp::command() {
         send_frame(command_flag, std::string("\x04PONG").append(data.substr(2, 16)));
     }
     return true; // other commands are for other sockets
-}
-
-bool Zmtp::handshake_with_keys(std::string_view name, std::string_view command) {
-    std::string server_properties;
-    if (name == "WELCOME") {
-        const std::string initiate = curve_->initiate(command, metadata);
-        if (!initiate.empty()) {
-            send_frame(command_flag, initiate);
-            return true;
-        }
-    } else if (curve_->ready(command, server_properties)) {
-        return handshake(server_properties);
-    }
-    fault_ = protocol_fault("protocol", "the handshake fails: the server's key may be wrong", "ask the operator for the server's public key");
-    return false;
 }
 
 bool Zmtp::handshake(std::string_view received) {
@@ -279,7 +191,7 @@ bool Zmtp::handshake(std::string_view received) {
 
 Zmtp::Step Zmtp::feed(const std::uint8_t *data, std::size_t size, std::size_t &used) {
     used = 0;
-    if (state_ == State::place && !(seals() ? place_part() && (state_ == State::place || end_opened()) : begin_body())) {
+    if (state_ == State::place && !begin_body()) {
         return Step::fault;
     }
     while (used < size && state_ != State::place) {
@@ -290,9 +202,7 @@ Zmtp::Step Zmtp::feed(const std::uint8_t *data, std::size_t size, std::size_t &u
             continue;
         }
         const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(size - used, length_ - got_));
-        if (seals()) {
-            sealed_.insert(sealed_.end(), data + used, data + used + taken); // grows with what arrived, not by what a length claims
-        } else if (memory_ != nullptr) {
+        if (memory_ != nullptr) {
             std::memcpy(memory_ + got_, data + used, taken);
         }
         used += taken;
@@ -312,29 +222,22 @@ Zmtp::Span Zmtp::rest() const {
 
 Zmtp::Step Zmtp::filled(std::size_t size) {
     got_ += size;
-    return got_ < length_ || end_body() ? Step::more : Step::fault;
+    return got_ < length_ || end_frame() ? Step::more : Step::fault;
 }
 
 void Zmtp::send(std::string_view part, bool last) { send_frame(last ? 0 : more_flag, part); }
 
-/// Append a frame. Once there are keys all of it, and its flags, are in a sealed message, which is a frame of its own.
 void Zmtp::send_frame(std::uint8_t flags, std::string_view body) {
-    const std::size_t size = body.size() + (seals() ? Curve::overhead : 0);
-    const std::uint8_t shown = seals() ? 0 : flags;
-    if (size <= 0xff) {
-        outgoing += static_cast<char>(shown);
-        outgoing += static_cast<char>(size);
+    if (body.size() <= 0xff) {
+        outgoing += static_cast<char>(flags);
+        outgoing += static_cast<char>(body.size());
     } else {
-        outgoing += static_cast<char>(shown | long_flag);
+        outgoing += static_cast<char>(flags | long_flag);
         for (int shift = 56; shift >= 0; shift -= 8) {
-            outgoing += static_cast<char>((static_cast<std::uint64_t>(size) >> shift) & 0xff);
+            outgoing += static_cast<char>((static_cast<std::uint64_t>(body.size()) >> shift) & 0xff);
         }
     }
-    if (seals()) {
-        curve_->seal((flags & more_flag) | ((flags & command_flag) != 0 ? 2 : 0), body, outgoing);
-    } else {
-        outgoing += body;
-    }
+    outgoing += body;
 }
 
 } // namespace animegamer

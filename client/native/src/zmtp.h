@@ -1,16 +1,11 @@
-// ZMTP 3.1 of a DEALER: the greeting, frames in and out, PING answered; without keys (NULL) or with them (CURVE). No sockets, no
-// messages' meaning.
+// ZMTP 3.1 of a DEALER: the greeting, frames in and out, PING answered. No sockets, no messages' meaning.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "curve.h"
 #include "fault.h"
 
 namespace animegamer {
@@ -35,8 +30,7 @@ public:
     static constexpr std::size_t max_part = 67108864; // PROTOCOL.md "Limits"
     static constexpr std::size_t max_command = 4096;
 
-    explicit Zmtp(PartReceiver &receiver, const std::optional<CurveKeys> &keys = std::nullopt)
-        : receiver_(receiver), curve_(keys ? Curve::make(*keys) : nullptr) {}
+    explicit Zmtp(PartReceiver &receiver) : receiver_(receiver) {}
 
     /// Forget the connection; `outgoing` then holds the greeting of the next.
     void restart();
@@ -57,8 +51,6 @@ public:
     /// So many bytes were written to `rest()`.
     Step filled(std::size_t size);
     const Fault &fault() const { return fault_; }
-    /// What it means that the connection ended before the handshake was done.
-    const char *refusal() const;
 
     /// Append one part of a message to `outgoing`.
     void send(std::string_view part, bool last);
@@ -72,20 +64,12 @@ private:
     bool header_byte(std::uint8_t byte);
     bool check_greeting(std::size_t known);
     bool begin_body();
-    bool end_body();
-    bool end_opened();
     bool end_frame();
-    bool place_part();
-    bool open_message();
     bool command();
     bool handshake(std::string_view received);
-    bool handshake_with_keys(std::string_view name, std::string_view command);
     void send_frame(std::uint8_t flags, std::string_view body);
-    bool seals() const { return curve_ && ready_; }
 
     PartReceiver &receiver_;
-    const std::unique_ptr<Curve> curve_; // nullptr: no keys
-    std::vector<std::uint8_t> sealed_;   // the message that is arriving
     State state_ = State::greeting;
     bool ready_ = false;
     std::uint8_t small_[64] = {};

@@ -29,11 +29,6 @@ private:
     std::string run(const std::string &verb, std::istringstream &words) {
         if (verb == "new") {
             words >> address_ >> timeout_s_;
-            server_key_.clear();
-            for (std::string word; words >> word;) {
-                const auto value = word.substr(word.find('=') + 1);
-                (word[0] == 's' ? server_key_ : secret_key_) = word[0] == 's' ? value : secret_key_of(value);
-            }
             renew();
             return "ok";
         }
@@ -117,8 +112,7 @@ private:
         client_.reset();
         ag::Options options(address_.c_str());
         options.timeout_s = timeout_s_;
-        client_ = server_key_.empty() ? std::make_unique<ag::Client>(options)
-                                      : std::make_unique<ag::Client>(options, server_key_, secret_key_);
+        client_ = std::make_unique<ag::Client>(options);
         turns_.clear();
         answers_.clear();
         offers_.clear();
@@ -210,7 +204,7 @@ private:
     }
 
     ShownClips display_;
-    std::string address_, token_, server_key_, secret_key_, seen_, words_, understood_;
+    std::string address_, token_, seen_, words_, understood_;
     std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;
     std::unique_ptr<ag::Client> client_;

@@ -145,11 +145,3 @@ template <typename Driver> int run_driver() {
     }
     return 0;
 }
-
-/// Of a key file as `animegamer-rt keys new` writes it.
-inline std::string secret_key_of(const std::string &path) {
-    const auto bytes = bytes_of(path);
-    const std::string text(bytes.begin(), bytes.end()), name = "secret-key = \"";
-    const auto at = text.find(name);
-    return at == std::string::npos ? "" : text.substr(at + name.size(), 40);
-}

@@ -140,11 +140,6 @@ TEST(wrong_arguments_are_refused_without_a_client_and_with_one) {
         CHECK(std::string(ag_last_error()->what_to_do).find("tcp://HOST:PORT") != std::string::npos);
     }
     ag_options_init(&options);
-    for (const char *server_key : {"no key", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"}) {
-        CHECK(ag_client_new_with_keys(&options, server_key, nullptr) == nullptr);
-        const std::string to_do = ag_last_error()->what_to_do;
-        CHECK(to_do.find("animegamer-rt keys new") != std::string::npos || to_do.find("ANIMEGAMER_CURVE") != std::string::npos);
-    }
     options.timeout_s = 0.0;
     CHECK(ag_client_new(&options) == nullptr);
     Player player(address(), 5.0);

@@ -8,8 +8,6 @@ namespace AnimeGamer.EditorTools
     public sealed class AnimeGamerWindow : EditorWindow
     {
         [SerializeField] string address = "tcp://127.0.0.1:5570";
-        [SerializeField] string serverKey = "";
-        [SerializeField] string secretKeyFile = "";
         [SerializeField] string instruction = "Mirel waves gently in the meadow.";
         [SerializeField] string token = "";
         [SerializeField] string command = "animegamer-rt";
@@ -39,8 +37,6 @@ namespace AnimeGamer.EditorTools
         void OnGUI()
         {
             address = EditorGUILayout.TextField("Address", address);
-            serverKey = EditorGUILayout.TextField("Server key", serverKey);
-            secretKeyFile = EditorGUILayout.TextField("Secret key's file", secretKeyFile);
             if (GUILayout.Button("Connect")) Run(Connect());
             instruction = EditorGUILayout.TextField("Instruction", instruction);
             if (GUILayout.Button(_turn == null ? "Say" : "Say this instead")) Run(Say());
@@ -59,10 +55,7 @@ namespace AnimeGamer.EditorTools
         {
             Disconnect();
             _said = "connecting to " + address;
-            _client = new AnimeGamerClient(new ClientOptions
-            {
-                Address = address, ServerKey = serverKey, SecretKey = SecretKeyFile.Find(secretKeyFile), TimeoutSeconds = 10,
-            });
+            _client = new AnimeGamerClient(new ClientOptions { Address = address, TimeoutSeconds = 10 });
             Welcome welcome = await _client.ConnectAsync();
             _display.FramesPerSecond = welcome.FramesPerSecond;
             try
@@ -94,7 +87,7 @@ namespace AnimeGamer.EditorTools
         async Task Diagnose()
         {
             _report = "looking ...";
-            _report = await Doctor.RunAsync(address, command, serverKey, secretKeyFile);
+            _report = await Doctor.RunAsync(address, command);
         }
 
         // Called by the editor some hundred times a second; does little unless something has arrived.

@@ -11,16 +11,13 @@ namespace AnimeGamer.EditorTools
     {
         const int LimitMs = 120000;
 
-        /// <summary>A report for a person. serverKey, secretKeyFile: as of a session. Does not throw.</summary>
-        public static async Task<string> RunAsync(string address, string command, string serverKey = "", string secretKeyFile = "")
+        /// <summary>A report for a person. Does not throw.</summary>
+        public static async Task<string> RunAsync(string address, string command)
         {
             var report = new StringBuilder();
             try
             {
-                await AskServer(new ClientOptions
-                {
-                    Address = address, ServerKey = serverKey, SecretKey = SecretKeyFile.Find(secretKeyFile), TimeoutSeconds = 5,
-                }, report);
+                await AskServer(new ClientOptions { Address = address, TimeoutSeconds = 5 }, report);
             }
             catch (AnimeGamerException error)
             {

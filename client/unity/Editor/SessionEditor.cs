@@ -34,7 +34,7 @@ namespace AnimeGamer.EditorTools
         async void Diagnose(AnimeGamerSession session)
         {
             _report = "looking ...";
-            _report = await Doctor.RunAsync(session.address, "animegamer-rt", session.serverKey, session.secretKeyFile);
+            _report = await Doctor.RunAsync(session.address, "animegamer-rt");
             if (this != null) Repaint();
         }
     }

@@ -76,11 +76,6 @@ private:
         std::string first;
         if (verb == "new") {
             words >> address_ >> timeout_s_;
-            keys_ = {};
-            for (std::string word; words >> word;) {
-                const std::string value = word.substr(word.find('=') + 1);
-                (word[0] == 's' ? keys_.server : keys_.secret) = word[0] == 's' ? value : secret_key_of(value);
-            }
             renew();
             const plugin::Refusal &refusal = connection_->refusal();
             said_ = connection_->working() ? "ok" : error_line(refusal.code, refusal.text, refusal.what_to_do);
@@ -153,7 +148,7 @@ private:
     void renew() {
         game_ = nullptr;
         connection_.reset();
-        connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_, keys_);
+        connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_);
         connection_->welcomed = [this](const ag_welcome &welcome) { words_ = words_of(welcome); };
     }
 
@@ -183,7 +178,6 @@ private:
 
     std::string address_, token_, branch_, words_, understood_;
     double timeout_s_ = 30.0;
-    plugin::Keys keys_;
     std::unique_ptr<plugin::Connection> connection_;
     plugin::Game *game_ = nullptr;
     std::int64_t ticket_ = -1; // of the turn that was begun

@@ -1,6 +1,6 @@
 // Plays the plugin in a game loop of stubs: driver tcp://HOST:PORT with a live server, driver tcp://HOST:PORT PICTURE with one that
-// starts from pictures and offers turns, driver tcp://HOST:PORT chain with a live one that is fast, driver tcp://HOST:PORT FOLDER SERVER_KEY with one that has keys, where client.key_secret is in
-// FOLDER. A second thread runs render commands.
+// starts from pictures and offers turns, driver tcp://HOST:PORT chain with a live one that is fast, driver ADDRESS refused with an
+// address that is none. A second thread runs render commands.
 #include "UnrealStubs.h"
 
 #include <atomic>
@@ -175,10 +175,8 @@ void start_from_picture(const char* File) {
 	std::puts("from a picture");
 }
 
-void play_with_keys(const char* Folder, const char* ServerKey) {
-	UAnimeGamerSettings& Settings = *GetMutableDefault<UAnimeGamerSettings>();
-	GStubSavedDir = wide(Folder);
-	Settings.ServerKey = wide(ServerKey);
+// Settings that cannot be meant: each part of the plugin says so.
+void be_refused() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 	std::string StatusError, Error;
 	Subsystem->OnStatus.Listen([&](const FAnimeGamerStatus& Status) { StatusError = text(Status.Error); });
@@ -186,23 +184,13 @@ void play_with_keys(const char* Folder, const char* ServerKey) {
 	Component->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
 	Component->BeginPlay();
 	Subsystem->AskStatus();
-	check(StatusError.find("AnimeGamer.key_secret cannot be read; ") != std::string::npos, "the status says that there is no file");
-	check(!Component->Say(TEXT("Mia waves.")) && Error == "no_secret_key", "so does the component");
+	check(StatusError.find("tcp://HOST:PORT") != std::string::npos, "the status says what to give");
+	check(!Component->Say(TEXT("Mia waves.")) && Error == "invalid", "so does the component");
 	Heard refused(TEXT("Mia waves."));
 	CollectGarbage();
-	check(refused.Error == "no_secret_key" && refused.ended(), "and the node");
-
-	Settings.SecretKeyFile = TEXT("client.key_secret");
-	Heard heard(TEXT("Mia waves."));
-	loop("the end of a turn", [&] { return heard.ended(); });
-	if (!heard.Error.empty()) {
-		std::printf("%s: %s\n", heard.Error.c_str(), heard.Remedy.c_str());
-		return;
-	}
-	check(heard.Turns == 1 && Component->Game->GetTexture() != nullptr, "a turn, and its picture");
+	check(refused.Error == "invalid" && refused.ended(), "and the node");
 	Subsystem->Deinitialize();
-	check(!Component->Say(TEXT("Mia waves.")) && Error == "closed", "a game after the end of its game instance");
-	std::puts("with keys");
+	std::puts("refused");
 }
 
 // Ten nodes, each begun when the one before is done, on a server that is faster than a clip: each hears its own 17 pictures.
@@ -356,8 +344,8 @@ int main(int count, char** arguments) {
 	std::thread Render(render);
 	int result = 0;
 	try {
-		if (count > 3) {
-			play_with_keys(arguments[2], arguments[3]);
+		if (count > 2 && std::string(arguments[2]) == "refused") {
+			be_refused();
 		} else if (count > 2 && std::string(arguments[2]) == "chain") {
 			play_a_chain();
 			show();

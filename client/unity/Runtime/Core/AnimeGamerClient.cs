@@ -14,13 +14,9 @@ namespace AnimeGamer
         /// numbers. Or ws://HOST:PORT/ws of a server with --web, wss:// of its proxy: all that a browser can reach.</summary>
         public string Address = "tcp://127.0.0.1:5570";
 
-        /// <summary>For a server with keys (CURVE), as one on another machine has: its public key, 40 characters of Z85, or
-        /// the path of its file, server.key. Needs SecretKey. Empty: no keys.</summary>
-        public string ServerKey = "";
-
-        /// <summary>This client's secret key, which the server lets in: 40 characters of Z85, or the path of its file,
-        /// NAME.key_secret of `animegamer-rt keys new NAME`. A secret: not for source code, scenes or logs.</summary>
-        public string SecretKey = "";
+        /// <summary>Of a gateway with --web-password, for wss://. A secret: not for source code, scenes or logs. A browser sends its
+        /// page's login instead.</summary>
+        public string Password = "";
 
         /// <summary>Seconds without an answer after which a call fails with timed_out. Before that a lost connection is
         /// opened again, and what was under way continues.</summary>
@@ -51,7 +47,6 @@ namespace AnimeGamer
         readonly object _gate = new object();
         readonly List<Game> _waiting = new List<Game>();
         readonly Link _turns, _control;
-        readonly IDisposable _keys;
         volatile bool _closed;
 
         internal readonly FramePool Pool = new FramePool();
@@ -75,12 +70,9 @@ namespace AnimeGamer
                 .With("clip", options.Clip);
             string address = options.Address ?? "";
             Func<int, IWire> turns, control = null;
-            _keys = null;
             if (WebSocketWire.IsAddress(address))
             {
-                if (!string.IsNullOrEmpty(options.ServerKey) || !string.IsNullOrEmpty(options.SecretKey))
-                    throw new AnimeGamerException("bad_argument", "a WebSocket has no keys", "leave ServerKey and SecretKey empty");
-                turns = WebSocketWire.Opener(address, Pool);
+                turns = WebSocketWire.Opener(address, options.Password ?? "", Pool);
             }
             else
             {
@@ -88,12 +80,13 @@ namespace AnimeGamer
                 throw new AnimeGamerException("bad_argument", "a browser cannot reach \"" + address + "\"",
                     "start animegamer-rt serve --web PORT, and give ws://HOST:PORT/ws");
 #else
+                if (!string.IsNullOrEmpty(options.Password))
+                    throw new AnimeGamerException("bad_argument", "a Password is given for \"" + address + "\"",
+                        "give the address of a gateway that has one, wss://HOST/ws, or leave Password empty");
                 DnsEndPoint at = ReadAddress(address);
                 address = "tcp://" + (at.Host.Contains(":") ? "[" + at.Host + "]" : at.Host) + ":" + at.Port;
-                CurveKeys keys = CurveKeys.Read(options.ServerKey, options.SecretKey);
-                _keys = keys;
-                turns = Wire.Opener(at, Pool, keys);
-                control = Wire.Opener(new DnsEndPoint(at.Host, at.Port + 1), Pool, keys);
+                turns = Wire.Opener(at, Pool);
+                control = Wire.Opener(new DnsEndPoint(at.Host, at.Port + 1), Pool);
 #endif
             }
             lock (LiveClients.Gate)
@@ -253,9 +246,7 @@ namespace AnimeGamer
             if (Monitor.IsEntered(_gate)) return false;  // from within a callback: the threads end when it has returned
             Stopwatch clock = Stopwatch.StartNew();
             bool ended = _turns.Join(milliseconds);
-            ended = _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;
-            if (ended) _keys?.Dispose();
-            return ended;
+            return _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;
         }
 
         static AnimeGamerException ClosedError()

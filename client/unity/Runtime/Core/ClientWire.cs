@@ -17,9 +17,10 @@ namespace AnimeGamer
         int _length;
         bool _whole;
 
-        public ClientWire(Uri address, FramePool pool) : base(pool)
+        public ClientWire(Uri address, string password, FramePool pool) : base(pool)
         {
             _socket.Options.AddSubProtocol(Subprotocol);
+            if (password != "") _socket.Options.SetRequestHeader("Authorization", "Bearer " + password);
             _opening = _sending = _socket.ConnectAsync(address, CancellationToken.None);
         }
 

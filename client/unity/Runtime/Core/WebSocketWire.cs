@@ -24,15 +24,17 @@ namespace AnimeGamer
         }
 
         /// <summary>What connects to this address.</summary>
-        public static Func<int, IWire> Opener(string address, FramePool pool)
+        public static Func<int, IWire> Opener(string address, string password, FramePool pool)
         {
             if (!Uri.TryCreate(address, UriKind.Absolute, out Uri at))
                 throw new AnimeGamerException("bad_argument", "\"" + address + "\" is not the address of a gateway",
                     "give ws://HOST:PORT/ws of animegamer-rt serve --web PORT, or wss:// of its proxy");
 #if UNITY_WEBGL && !UNITY_EDITOR
+            if (password != "")
+                throw new AnimeGamerException("bad_argument", "a browser sends no Password", "log in on the gateway's page, and leave it empty");
             return _ => new BrowserWire(address, pool);
 #else
-            return _ => new ClientWire(at, pool);
+            return _ => new ClientWire(at, password, pool);
 #endif
         }
 
@@ -85,7 +87,7 @@ namespace AnimeGamer
         {
             if (!opened)
                 return new LostException("no WebSocket opens there",
-                    "give ws://HOST:PORT/ws of animegamer-rt serve --web PORT; a page of another site must be in the server's `origins`, "
+                    "give ws://HOST:PORT/ws of animegamer-rt serve --web PORT, and its password if it has one; a page of another site must be in the server's `origins`, "
                     + "and one of https needs wss://");
             return new LostException(code == 1013 ? "the gateway needed the place for somebody else" : "the connection was lost");
         }

@@ -7,39 +7,34 @@ using System.Text;
 
 namespace AnimeGamer
 {
-    /// <summary>One TCP connection that speaks ZMTP 3.1 as a DEALER, with CURVE if there are keys.</summary>
+    /// <summary>One TCP connection that speaks ZMTP 3.1 as a DEALER.</summary>
     sealed class Wire : IWire
     {
         const int InboxBytes = 64 * 1024;
 
         readonly Socket _socket;
         readonly FramePool _pool;
-        readonly CurveKeys _keys;
-        Curve _curve;
         readonly Queue<byte[]> _outgoing = new Queue<byte[]>();
         int _outgoingAt;
-        byte[] _unsealed;
 
         readonly byte[] _inbox = new byte[InboxBytes];
         int _inboxStart, _inboxEnd;
         byte[] _headerBytes = new byte[1024];
         readonly byte[] _small = new byte[256];
-        byte[] _body, _sealedBytes = new byte[1024];
+        byte[] _body;
         int _bodyAt, _bodyLength, _index;
-        bool _inBody, _sealed, _command, _more, _greeted;
+        bool _inBody, _command, _more, _greeted;
         int _headerLength;
 
-        // Whether TCP is connected, whether the server has shown that it is the one of the keys, and whether the handshake is
-        // done so that requests may be sent.
-        bool _connected, _knowsServer, _open;
+        // Whether TCP is connected, and whether the handshake is done so that requests may be sent.
+        bool _connected, _open;
 
-        public bool CanSend { get { return _open && _unsealed == null; } }
+        public bool CanSend { get { return _open; } }
         public Header Header { get; private set; }
         public Frame Buffer { get; set; }
 
-        /// <summary>What connects to a host, whose name it looks up each time, as it may have moved; to its addresses in turn.
-        /// keys: null, none.</summary>
-        public static Func<int, IWire> Opener(DnsEndPoint at, FramePool pool, CurveKeys keys)
+        /// <summary>What connects to a host, whose name it looks up each time, as it may have moved; to its addresses in turn.</summary>
+        public static Func<int, IWire> Opener(DnsEndPoint at, FramePool pool)
         {
             return tries =>
             {
@@ -47,7 +42,7 @@ namespace AnimeGamer
                 {
                     IPAddress[] known = IPAddress.TryParse(at.Host, out IPAddress number)
                         ? new[] { number } : Dns.GetHostAddresses(at.Host);
-                    if (known.Length > 0) return new Wire(new IPEndPoint(known[tries % known.Length], at.Port), pool, keys);
+                    if (known.Length > 0) return new Wire(new IPEndPoint(known[tries % known.Length], at.Port), pool);
                 }
                 catch (SocketException)
                 {
@@ -57,10 +52,9 @@ namespace AnimeGamer
             };
         }
 
-        Wire(IPEndPoint at, FramePool pool, CurveKeys keys)
+        Wire(IPEndPoint at, FramePool pool)
         {
             _pool = pool;
-            _keys = keys;
             _socket = new Socket(at.AddressFamily, SocketType.Stream, ProtocolType.Tcp)
             {
                 Blocking = false,
@@ -83,7 +77,6 @@ namespace AnimeGamer
 
         public bool WaitToRead(object gate, int milliseconds)
         {
-            SealBuffer(gate);
             if (_outgoing.Count > 0) milliseconds = Math.Min(milliseconds, 1);
             try
             {
@@ -100,45 +93,24 @@ namespace AnimeGamer
                 throw Lost();
             }
             _connected = true;
-            lock (gate) SendOpening();
+            lock (gate)
+            {
+                _outgoing.Enqueue(Zmtp.Greeting());
+                SendBytes(Zmtp.Frame(Zmtp.Command, Zmtp.Ready));  // without waiting for the server's
+            }
             return false;
-        }
-
-        void SendOpening()
-        {
-            _outgoing.Enqueue(Zmtp.Greeting(Mechanism));
-            if (_keys == null) _outgoing.Enqueue(Zmtp.Frame(Zmtp.Command, Zmtp.Ready));  // without waiting for the server's
-            Flush();
         }
 
         LostException Lost()
         {
             if (!_connected) return new LostException("nothing listens there");
             if (_open) return new LostException("the connection was lost");
-            if (_keys == null)
-                return new LostException("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, "
-                    + "which this client was not given",
-                    "if it is a server with keys, set ServerKey and SecretKey; else use the address that animegamer-rt serve printed");
-            if (!_knowsServer)
-                return new LostException("the server ends the connection in the handshake: the server's key may be wrong",
-                    "set ServerKey to the public key of this server, from its owner (server.key), and check the address");
-            return new LostException("the server ends the connection in the handshake: this client's key may be wrong",
-                "ask the server's owner to add your public key to its --authorized-keys folder");
+            return new LostException("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, "
+                + "which this client does not have", "use the address that animegamer-rt serve printed; " + Zmtp.WithoutKeys);
         }
 
-        string Mechanism { get { return _keys == null ? "NULL" : "CURVE"; } }
-
-        // With keys the buffer is sealed and sent by SealBuffer.
         public void Send(byte[] header, byte[] buffer)
         {
-            if (_keys != null)
-            {
-                _outgoing.Enqueue(Sealed(Curve.More, Codec.Magic));
-                _outgoing.Enqueue(Sealed(buffer == null ? 0 : Curve.More, header));
-                _unsealed = buffer;
-                Flush();
-                return;
-            }
             var writer = new MsgWriter();
             Zmtp.FrameStart(writer, Codec.Magic.Length, Zmtp.More);
             writer.Raw(Codec.Magic, Codec.Magic.Length);
@@ -148,23 +120,6 @@ namespace AnimeGamer
             SendBytes(writer.ToArray());
             if (buffer != null) SendBytes(buffer);
         }
-
-        // Seal and send what Send left: without the lock, as it takes a picture's time. Called by the thread that receives.
-        void SealBuffer(object gate)
-        {
-            if (_keys == null) return;
-            byte[] buffer;
-            lock (gate) buffer = _unsealed;
-            if (buffer == null) return;
-            byte[] frame = Sealed(0, buffer);
-            lock (gate)
-            {
-                _unsealed = null;
-                SendBytes(frame);
-            }
-        }
-
-        byte[] Sealed(int flags, byte[] data) { return Zmtp.Frame(0, _curve.Seal(flags, data)); }
 
         public void Flush()
         {
@@ -195,11 +150,10 @@ namespace AnimeGamer
                 {
                     if (!FillBody()) return false;
                     _inBody = false;
-                    if (_sealed) OpenSealed();
                     if (_command) OnCommand(gate);
                     else if (OnFrame()) return true;
                 }
-                else if (!_greeted ? !ReadGreeting(gate) : !ReadFrameStart())
+                else if (!_greeted ? !ReadGreeting() : !ReadFrameStart())
                 {
                     if (!FillInbox()) return false;
                 }
@@ -211,7 +165,6 @@ namespace AnimeGamer
             Buffer?.Release();
             Buffer = null;
             _socket.Close(0);
-            _curve?.Dispose();
         }
 
         bool FillInbox()
@@ -251,7 +204,7 @@ namespace AnimeGamer
             return count;
         }
 
-        bool ReadGreeting(object gate)
+        bool ReadGreeting()
         {
             int there = _inboxEnd - _inboxStart;
             if (there > 0 && _inbox[_inboxStart] != 0xff)
@@ -266,19 +219,11 @@ namespace AnimeGamer
             if (_inbox[_inboxStart + 10] < 3)
                 throw new AnimeGamerException("protocol", "a program there speaks an old version of ZeroMQ, not ZMTP 3",
                     "use the address that animegamer-rt serve printed");
-            if (mechanism != Mechanism)
-                throw _keys == null
-                    ? new AnimeGamerException("not_allowed", "the server asks for keys (" + mechanism + "); this client was given none",
-                        "set ServerKey and SecretKey; its owner makes yours with: animegamer-rt keys new NAME")
-                    : new AnimeGamerException("not_allowed", "the server there has no keys; this client was given some",
-                        "leave ServerKey and SecretKey empty, or check the address");
+            if (mechanism != "NULL")
+                throw new AnimeGamerException("not_allowed", "the server asks for keys (" + mechanism + "), which this client does not have",
+                    Zmtp.WithoutKeys);
             _inboxStart += Zmtp.GreetingBytes;
             _greeted = true;
-            if (_keys != null)
-            {
-                _curve = new Curve(_keys);
-                SendCommand(_curve.Hello(), gate);
-            }
             return true;
         }
 
@@ -293,26 +238,15 @@ namespace AnimeGamer
             if (there < start) return false;
             ulong length = isLong ? MsgView.BigEndian(_inbox, _inboxStart + 1, 8) : _inbox[_inboxStart + 1];
             _inboxStart += start;
-            _sealed = _curve != null && _open;
             _command = (flags & Zmtp.Command) != 0;
             _more = (flags & Zmtp.More) != 0;
             if (!_open && !_command) throw Zmtp.NotZmtp("a message came before READY");
-            if (_sealed) ChooseSealedBody(length);
-            else if (_command) ChooseCommandBody(length);
+            if (_command) ChooseCommandBody(length);
             else ChooseBody(length);
             _bodyLength = (int)length;
             _bodyAt = 0;
             _inBody = true;
             return true;
-        }
-
-        // Where a sealed frame goes: only when it is open is it known whether it is a small command.
-        void ChooseSealedBody(ulong length)
-        {
-            if (length < Curve.Overhead) throw Curve.NotSealed();
-            if (length > (ulong)(Curve.Overhead + _small.Length)) CheckFrameLength(length - Curve.Overhead);
-            if (length > (ulong)_sealedBytes.Length) _sealedBytes = new byte[(int)length];
-            _body = _sealedBytes;
         }
 
         void ChooseCommandBody(ulong length)
@@ -344,17 +278,6 @@ namespace AnimeGamer
             else if (length > (ulong)_small.Length) Codec.CheckMagic(_small, 0);
         }
 
-        void OpenSealed()
-        {
-            int flags = _curve.Open(_sealedBytes, _bodyLength);
-            _more = (flags & Curve.More) != 0;
-            _command = (flags & Curve.Command) != 0;
-            _bodyLength -= Curve.Overhead;
-            if (_command) ChooseCommandBody((ulong)_bodyLength);
-            else ChooseBody((ulong)_bodyLength);
-            System.Buffer.BlockCopy(_sealedBytes, Curve.Overhead, _body, 0, _bodyLength);
-        }
-
         // Whether the message is whole.
         bool OnFrame()
         {
@@ -383,31 +306,12 @@ namespace AnimeGamer
                 var pong = new byte[_bodyLength - 2];
                 Encoding.ASCII.GetBytes("\x04PONG", 0, 5, pong, 0);
                 System.Buffer.BlockCopy(_small, 7, pong, 5, _bodyLength - 7);
-                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Zmtp.Frame(Zmtp.Command, pong));
+                lock (gate) SendBytes(Zmtp.Frame(Zmtp.Command, pong));
             }
-            else if (text == "ERROR" && _keys != null && !_open)
-                throw new AnimeGamerException("not_allowed", "the server does not know this client's key",
-                    "ask its owner to add your public key to its --authorized-keys folder");
             else if (text == "ERROR")
                 throw new AnimeGamerException("not_allowed", "the server ended the ZeroMQ handshake: "
                     + Encoding.ASCII.GetString(_small, 7, Math.Max(0, _bodyLength - 7)), "check the server's log");
-            else if (_open) return;
-            else if (text == "READY")
-            {
-                _curve?.CheckReady(_small, _bodyLength);
-                lock (gate) _open = true;  // who sends next has to see the number of the last nonce
-            }
-            else if (text == "WELCOME" && _curve != null && !_knowsServer)
-            {
-                byte[] initiate = _curve.Initiate(_small, _bodyLength, Zmtp.Metadata);
-                _knowsServer = true;
-                SendCommand(initiate, gate);
-            }
-        }
-
-        void SendCommand(byte[] command, object gate)
-        {
-            lock (gate) SendBytes(Zmtp.Frame(Zmtp.Command, command));
+            else if (text == "READY") lock (gate) _open = true;
         }
     }
 }

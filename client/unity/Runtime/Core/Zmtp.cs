@@ -11,13 +11,13 @@ namespace AnimeGamer
         /// <summary>Flags of a frame's start.</summary>
         public const int More = 0x01, Long = 0x02, Command = 0x04;
 
-        const string Properties = "\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0";
+        /// <summary>What to do about a server with keys.</summary>
+        public const string WithoutKeys = "reach a server on another machine by wss:// of its proxy, or by an SSH tunnel to one without --keys";
 
-        /// <summary>The socket's properties, and the command READY that holds them.</summary>
-        public static readonly byte[] Metadata = Encoding.ASCII.GetBytes(Properties), Ready = Encoding.ASCII.GetBytes("\x05READY" + Properties);
+        /// <summary>The command READY, with the socket's properties.</summary>
+        public static readonly byte[] Ready = Encoding.ASCII.GetBytes("\x05READY\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0");
 
-        /// <summary>The greeting. mechanism: NULL or CURVE.</summary>
-        public static byte[] Greeting(string mechanism)
+        public static byte[] Greeting()
         {
             var greeting = new byte[GreetingBytes];
             greeting[0] = 0xff;
@@ -25,7 +25,7 @@ namespace AnimeGamer
             greeting[9] = 0x7f;
             greeting[10] = 3;
             greeting[11] = 1;
-            Encoding.ASCII.GetBytes(mechanism, 0, mechanism.Length, greeting, 12);
+            Encoding.ASCII.GetBytes("NULL", 0, 4, greeting, 12);
             return greeting;
         }
 

@@ -21,15 +21,8 @@ namespace AnimeGamer
     [AddComponentMenu("AnimeGamer/Session")]
     public sealed class AnimeGamerSession : MonoBehaviour
     {
-        [Tooltip("As animegamer-rt serve printed it; for WebGL ws://HOST:PORT/ws of serve --web PORT. Not used with Server.")]
+        [Tooltip("As animegamer-rt serve printed it; for WebGL ws://HOST:PORT/ws of serve --web PORT, on another machine wss:// of its proxy. Not used with Server.")]
         public string address = "tcp://127.0.0.1:5570";
-
-        [Tooltip("Of a server with keys, as one on another machine has: its public key, 40 characters of Z85. No secret. Not used with Server.")]
-        public string serverKey = "";
-
-        [Tooltip("With Server Key: the file of this player's secret key, NAME.key_secret. A relative path begins in "
-            + "Application.persistentDataPath. Not the key itself, and no file in Assets: a build would give it to everybody.")]
-        public string secretKeyFile = "";
 
         [Tooltip("Optional: a component that starts a server.")]
         public ServerProcess server;
@@ -65,9 +58,8 @@ namespace AnimeGamer
         int _insteads;
         bool _recalling;
 
-        /// <summary>This player's secret key, in place of secretKeyFile: for a game that keeps it elsewhere. Set it before Start.
-        /// It is not stored with the component.</summary>
-        public string SecretKey { private get; set; }
+        /// <summary>Of a gateway with --web-password, for wss://. Set it before Start; it is not stored with the component.</summary>
+        public string Password { private get; set; }
 
         /// <summary>The game, once connected.</summary>
         public Game Game { get; private set; }
@@ -187,13 +179,7 @@ namespace AnimeGamer
             string at = server != null ? await server.Address : address;
             if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
             _client?.Dispose();
-            var options = new ClientOptions { Address = at, TimeoutSeconds = timeoutSeconds };
-            if (server == null)
-            {
-                options.ServerKey = serverKey;
-                options.SecretKey = string.IsNullOrEmpty(SecretKey) ? SecretKeyFile.Find(secretKeyFile) : SecretKey;
-            }
-            _client = new AnimeGamerClient(options);
+            _client = new AnimeGamerClient(new ClientOptions { Address = at, Password = Password, TimeoutSeconds = timeoutSeconds });
             Welcome = await _client.ConnectAsync();
             _display.FramesPerSecond = Welcome.FramesPerSecond;
             string token = Game != null ? Game.Token : savedGame != null ? savedGame.Token : "";

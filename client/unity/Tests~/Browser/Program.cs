@@ -122,8 +122,8 @@ namespace AnimeGamer.Driver
             other.address = "tcp://127.0.0.1:5570";
             Refused(other, "bad_argument", "a browser cannot reach");
             other.address = address;
-            other.SecretKey = "a secret";
-            Refused(other, "bad_argument", "a WebSocket has no keys");
+            other.Password = "a secret";
+            Refused(other, "bad_argument", "a browser sends no Password");
             other.server = host.AddComponent<ServerProcess>();
             Refused(other, "server_process", "a browser cannot start animegamer-rt");
             foreach (MonoBehaviour each in new MonoBehaviour[] { view, session, other }) UnityEngine.Object.Destroy(each);

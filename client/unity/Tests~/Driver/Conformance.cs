@@ -16,7 +16,7 @@ namespace AnimeGamer.Driver
         List<TurnEvent> _events;
         uint _hash;
         readonly List<string> _pictures = new List<string>();
-        string _address, _serverKey = "", _clientKeys = "", _token, _understood = "";
+        string _address, _password = "", _token, _understood = "";
         double _timeout;
 
         public void Run()
@@ -47,8 +47,7 @@ namespace AnimeGamer.Driver
                 case "new":
                     _address = words[0];
                     _timeout = double.Parse(words[1], CultureInfo.InvariantCulture);
-                    _serverKey = Option(words, "server_key=");
-                    _clientKeys = Option(words, "client_keys=");
+                    _password = words.Length > 2 ? words[2] : "";
                     Renew();
                     return "ok";
                 case "connect":
@@ -100,17 +99,7 @@ namespace AnimeGamer.Driver
         void Renew()
         {
             _client?.Dispose();
-            _client = new AnimeGamerClient(new ClientOptions
-            {
-                Address = _address, ServerKey = _serverKey, SecretKey = _clientKeys, TimeoutSeconds = _timeout, Flip = false,
-            });
-        }
-
-        static string Option(string[] words, string name)
-        {
-            foreach (string word in words)
-                if (word.StartsWith(name, StringComparison.Ordinal)) return word.Substring(name.Length);
-            return "";
+            _client = new AnimeGamerClient(new ClientOptions { Address = _address, Password = _password, TimeoutSeconds = _timeout, Flip = false });
         }
 
         static string Words(Welcome welcome)

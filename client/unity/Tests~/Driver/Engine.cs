@@ -169,24 +169,6 @@ namespace AnimeGamer.Driver
             return of.GetType().GetField(name, BindingFlags.NonPublic | BindingFlags.Instance).GetValue(of);
         }
 
-        /// <summary>A session with a player's keys, and one where the key itself stands in place of its file.</summary>
-        public static void WithKeys(string address, string serverKey, string secretKeyFile)
-        {
-            string error = "";
-            var host = new GameObject("game");
-            foreach (string file in new[] { secretKeyFile, "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs" })
-            {
-                AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
-                session.address = address;
-                session.serverKey = serverKey;
-                session.secretKeyFile = file;
-                session.onError.AddListener(each => error += each.Code + ": " + each.Message);
-                Until(() => session.Game != null || error != "", "the session is open, or refused");
-                Say(session.Game != null ? "a session with keys" : error);
-                UnityEngine.Object.Destroy(session);
-            }
-        }
-
         static void Play(string address, SavedGame saved, bool instead)
         {
             Lifetime.CloseAll();

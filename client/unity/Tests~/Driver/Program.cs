@@ -19,7 +19,6 @@ namespace AnimeGamer.Driver
                     case "launch": Launch(arguments[1], arguments[2], arguments[3]); break;
                     case "engine": Engine.Run(arguments[1]); break;
                     case "engine-server": Engine.WithServer(arguments[1], arguments[2], arguments[3], arguments[4]); break;
-                    case "engine-keys": Engine.WithKeys(arguments[1], arguments[2], arguments[3]); break;
                     case "engine-past": Engine.Past(arguments[1]); break;
                     case "first-steps": FirstSteps.Take(arguments); break;
                     case "picture": Engine.FromPicture(arguments[1]); break;

@@ -24,31 +24,5 @@ public class AnimeGamerNative : ModuleRules
                 PrivateDefinitions.Add("ANIMEGAMER_BUILD=1");
             }
         }
-        UseSodium();
-    }
-
-    // Keys, for servers on other machines, if the developer has put libsodium into the plugin: README.md, "A server with keys".
-    private void UseSodium()
-    {
-        string folder = Path.GetFullPath(Path.Combine(ModuleDirectory, "..", "ThirdParty", "libsodium"));
-        if (!Directory.Exists(folder))
-        {
-            return;
-        }
-        string include = Path.Combine(folder, "include");
-        string library = Path.Combine(folder, "lib", Target.Platform.ToString(),
-            Target.Platform == UnrealTargetPlatform.Win64 ? "libsodium.lib" : "libsodium.a");
-        foreach (string file in new string[] { Path.Combine(include, "sodium.h"), library })
-        {
-            if (!File.Exists(file))
-            {
-                throw new BuildException("AnimeGamer: {0} is missing; put it there, or remove {1} to build without keys", file, folder);
-            }
-            ExternalDependencies.Add(file);
-        }
-        PublicSystemIncludePaths.Add(include);
-        PublicAdditionalLibraries.Add(library);
-        PrivateDefinitions.Add("ANIMEGAMER_CURVE=1");
-        PrivateDefinitions.Add("SODIUM_STATIC=1");
     }
 }

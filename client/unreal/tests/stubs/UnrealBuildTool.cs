@@ -1,5 +1,4 @@
-// Stands in for the parts of Unreal's build tool that the plugin's Build.cs files use. rules.exe MODULE_FOLDER PLATFORM says what
-// AnimeGamerNative.Build.cs asks for, a line each.
+// The parts of Unreal's build tool that the plugin's Build.cs files use, so that they can be compiled.
 using System;
 using System.Collections.Generic;
 
@@ -10,7 +9,7 @@ namespace UnrealBuildTool
 
     public class ReadOnlyTargetRules
     {
-        public UnrealTargetPlatform Platform;
+        public UnrealTargetPlatform Platform = UnrealTargetPlatform.Linux;
         public TargetLinkType LinkType = TargetLinkType.Modular;
     }
 
@@ -23,42 +22,13 @@ namespace UnrealBuildTool
     {
         public enum PCHUsageMode { NoPCHs, UseExplicitOrSharedPCHs }
 
-        public static string Folder;
         public readonly ReadOnlyTargetRules Target;
-        public string ModuleDirectory { get { return Folder; } }
+        public string ModuleDirectory = "";
         public PCHUsageMode PCHUsage;
         public bool bUseUnity, bEnableExceptions;
         public List<string> PublicDependencyModuleNames = new List<string>(), PrivateDependencyModuleNames = new List<string>(),
-            PublicSystemIncludePaths = new List<string>(), PublicSystemLibraries = new List<string>(),
-            PublicAdditionalLibraries = new List<string>(), PublicDefinitions = new List<string>(),
-            PrivateDefinitions = new List<string>(), ExternalDependencies = new List<string>();
+            PublicSystemLibraries = new List<string>(), PublicDefinitions = new List<string>(), PrivateDefinitions = new List<string>();
 
         public ModuleRules(ReadOnlyTargetRules Target) { this.Target = Target; }
-    }
-
-    public static class Program
-    {
-        public static int Main(string[] arguments)
-        {
-            ModuleRules.Folder = arguments[0];
-            var target = new ReadOnlyTargetRules
-            {
-                Platform = (UnrealTargetPlatform)Enum.Parse(typeof(UnrealTargetPlatform), arguments[1])
-            };
-            try
-            {
-                new AnimeGamer(target);
-                var rules = new AnimeGamerNative(target);
-                rules.PublicSystemIncludePaths.ForEach(path => Console.WriteLine("include " + path));
-                rules.PublicAdditionalLibraries.ForEach(library => Console.WriteLine("library " + library));
-                rules.PrivateDefinitions.ForEach(definition => Console.WriteLine("define " + definition));
-                return 0;
-            }
-            catch (BuildException error)
-            {
-                Console.WriteLine(error.Message);
-                return 1;
-            }
-        }
     }
 }

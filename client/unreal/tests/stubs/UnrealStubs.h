@@ -142,22 +142,11 @@ public:
 	std::vector<T> Items;
 };
 struct FFileHelper {
-	static bool LoadFileToString(FString& Text, const TCHAR* Name) {
-		std::ifstream File(TCHAR_TO_UTF8(Name), std::ios::binary);
-		Text = UTF8_TO_TCHAR(std::string(std::istreambuf_iterator<char>(File), {}).c_str());
-		return File.good();
-	}
 	static bool LoadFileToArray(TArray<uint8>& Bytes, const TCHAR* Name) {
 		std::ifstream File(TCHAR_TO_UTF8(Name), std::ios::binary);
 		Bytes.Items.assign(std::istreambuf_iterator<char>(File), {});
 		return File.good();
 	}
-};
-inline FString GStubSavedDir;
-struct FPaths {
-	static bool IsRelative(const FString& Path) { return !Path.StartsWith(TEXT("/")); }
-	static FString ProjectSavedDir() { return GStubSavedDir; }
-	static FString ConvertRelativePathToFull(const FString& Path) { return Path; }
 };
 template <typename K, typename V> struct TPair { K Key; V Value; };
 template <typename K, typename V> class TMap {

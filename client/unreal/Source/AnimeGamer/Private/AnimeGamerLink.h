@@ -36,8 +36,7 @@ inline TArray<FString> ToTexts(const std::vector<std::string>& Texts)
 class FAnimeGamerConnection
 {
 public:
-	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds, const animegamer_unreal::Keys& Keys)
-		: Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds, Keys) {}
+	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds) : Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds) {}
 
 	animegamer_unreal::Connection Core;
 };

@@ -3,34 +3,9 @@
 #include "AnimeGamerGame.h"
 #include "AnimeGamerLink.h"
 #include "AnimeGamerSettings.h"
-#include "Misc/FileHelper.h"
-#include "Misc/Paths.h"
 
 namespace
 {
-// False: the settings name a server key, and no file with a secret one; Refusal says so.
-bool ReadKeys(const UAnimeGamerSettings& Settings, animegamer_unreal::Keys& Keys, animegamer_unreal::Refusal& Refusal)
-{
-	if (Settings.ServerKey.IsEmpty())
-	{
-		return true;
-	}
-	const FString& Name = Settings.SecretKeyFile;
-	const FString File = FPaths::ConvertRelativePathToFull(FPaths::IsRelative(Name) ? FPaths::ProjectSavedDir() / Name : Name);
-	FString Text;
-	const bool bRead = FFileHelper::LoadFileToString(Text, *File);
-	Keys.server = TCHAR_TO_UTF8(*Settings.ServerKey);
-	Keys.secret = animegamer_unreal::secret_key_of(TCHAR_TO_UTF8(*Text));
-	if (Keys.secret.empty())
-	{
-		Refusal.code = "no_secret_key";
-		Refusal.text = std::string(TCHAR_TO_UTF8(*File)) + (bRead ? " has no secret key" : " cannot be read");
-		Refusal.what_to_do = "put NAME.key_secret there, which `animegamer-rt keys new NAME` writes, or empty the Server Key in the settings";
-		return false;
-	}
-	return true;
-}
-
 FAnimeGamerWelcome ToWelcome(const ag_welcome& Said)
 {
 	FAnimeGamerWelcome Welcome;
@@ -119,17 +94,12 @@ bool UAnimeGamerSubsystem::Connect()
 	if (!Connection.IsValid())
 	{
 		const UAnimeGamerSettings& Settings = *GetDefault<UAnimeGamerSettings>();
-		animegamer_unreal::Keys Keys;
-		animegamer_unreal::Refusal Refusal;
-		if (ReadKeys(Settings, Keys, Refusal))
-		{
-			Connection = MakeShared<FAnimeGamerConnection>(Settings.Address, Settings.TimeoutSeconds, Keys);
-			Refusal = Connection->Core.refusal();
-		}
+		Connection = MakeShared<FAnimeGamerConnection>(Settings.Address, Settings.TimeoutSeconds);
+		const animegamer_unreal::Refusal Refusal = Connection->Core.refusal();
 		RefusalCode = ToText(Refusal.code);
 		RefusalText = ToText(Refusal.text);
 		RefusalWhatToDo = ToText(Refusal.what_to_do);
-		if (!Connection.IsValid() || !Connection->Core.working())
+		if (!Connection->Core.working())
 		{
 			UE_LOG(LogAnimeGamer, Error, TEXT("%s; %s"), *RefusalText, *RefusalWhatToDo);
 			Connection.Reset();

@@ -173,20 +173,16 @@ void Game::refuse() {
     listener_->failed(error->code, error->text, error->what_to_do);
 }
 
-Connection::Connection(const std::string &address, double timeout_s, const Keys &keys) {
+Connection::Connection(const std::string &address, double timeout_s) {
     ag_options options;
     ag_options_init(&options);
     options.address = address.c_str();
     options.timeout_s = timeout_s;
     options.pixel_format = AG_BGRA32;
-    client_ = keys.given() ? ag_client_new_with_keys(&options, keys.server.c_str(), keys.secret.c_str()) : ag_client_new(&options);
+    client_ = ag_client_new(&options);
     if (client_ == nullptr) {
         const ag_error *error = ag_last_error();
         refusal_ = {error->code, error->text, error->what_to_do};
-        if (refusal_.code == "no_keys") { // what the library says is for a game that builds it with CMake
-            refusal_.text = "the plugin was built without libsodium, so it cannot use the keys of the project settings";
-            refusal_.what_to_do = "build the plugin with libsodium: see its README.md, \"A server with keys\"";
-        }
     }
 }
 

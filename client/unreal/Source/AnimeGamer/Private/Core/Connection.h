@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "Keys.h"
 #include "Picture.h"
 #include "animegamer.h"
 
@@ -103,7 +102,7 @@ struct Refusal {
 class Connection {
 public:
     /// address: tcp://HOST:PORT; nothing is sent before the first game. `refusal()` says why `working()` is false.
-    Connection(const std::string &address, double timeout_s, const Keys &keys = {});
+    Connection(const std::string &address, double timeout_s);
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
