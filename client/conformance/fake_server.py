@@ -12,7 +12,6 @@
     worker       the worker is restarted             picture    its fields do not fit its buffer
 
 `refusals[type]`: codes with which the next requests of a type are refused. `unanswered[type]`: how many get no answer.
-`finishes_exports`: False: an export's progress comes, but no end.
 `early_cancels`: how many cancels find no turn, as if they had arrived before it.
 `minor`: the minor version that it speaks; one above 1 sends unknown messages, keys and fields.
 `offers`: instructions that it offers as ready, after `opened` and `done`; a `wish` replaces them.
@@ -68,7 +67,6 @@ class FakeServer:
         self.seen: list[Message] = []
         self.games: dict[str, FakeGame] = {}
         self.event_s = 0.0
-        self.finishes_exports = True
         self.early_cancels = 0
         self.state = "ready"
         self._greeted: dict[bytes, Message] = {}
@@ -294,8 +292,6 @@ class FakeServer:
             count = len(game.turns)
             for n in range(1, count + 1):
                 answer("progress", {"step": n, "steps": count, "seconds_left": 0.0}, session=game.session)
-            if not self.finishes_exports:
-                return
             files = [f"turn-{n:03d}.mp4" for n in range(1, count + 1)] + ["game.json"]
             answer("exported", {"folder": "exports/s1-1", "turns": count, "files": files}, session=game.session)
 

@@ -178,24 +178,6 @@ class Driver:
         log = self._do(self._game.log())
         return f"ok {len(log)} {log[-1].instruction if log else ''}"
 
-    def on_export(self, rest: str) -> str:
-        exported = self._do(self._game.export())
-        return f"ok {exported.turns} {exported.folder}"
-
-    def on_export_close(self, rest: str) -> str:
-        def close(step: int, steps: int) -> None:
-            closing = self._client.close()
-            if self._loop is not None:
-                self._loop.create_task(closing)
-
-        return f"ok {self._do(self._game.export(close)).turns}"
-
-    def on_status(self, rest: str) -> str:
-        return f"ok {self._do(self._client.status())['state']}"
-
-    def on_ping(self, rest: str) -> str:
-        return "ok" if self._do(self._client.ping()) < 60 else "error slow"
-
     def on_end(self, rest: str) -> str:
         self._do(self._game.close())
         return "ok"

@@ -43,7 +43,7 @@ typedef enum ag_result {
     AG_TIMED_OUT = 3,       /* the server did not answer in time; it keeps the game */
     AG_REFUSED = 4,         /* the server's error; `code` is one that PROTOCOL.md lists, or a newer one */
     AG_PROTOCOL = 5,        /* what answers at the address does not speak this protocol */
-    AG_CONNECTION_LOST = 6, /* the connection was lost in a request that is not repeated (export) */
+    AG_CONNECTION_LOST = 6, /* of AG_EVENT_DISCONNECTED */
     AG_BUFFER = 7,          /* a picture is larger than the buffers */
     AG_MEMORY = 8,          /* no memory, or no thread could be started */
     AG_INTERNAL = 9         /* a fault of this library */
@@ -131,14 +131,8 @@ AG_API ag_result ag_rewind(ag_client *client, ag_game game, int64_t turn, ag_req
 AG_API ag_result ag_branch(ag_client *client, ag_game game, int64_t turn, int64_t seed, ag_request *request);
 /* Up to 100 turns before `before` (0: the newest). Ends with AG_EVENT_LISTED. */
 AG_API ag_result ag_list(ag_client *client, ag_game game, int64_t before, ag_request *request);
-/* Write the game to a folder on the server's machine. Ends with AG_EVENT_EXPORTED. */
-AG_API ag_result ag_export(ag_client *client, ag_game game, ag_request *request);
 /* End the game for good. To continue it later keep its token instead. Ends with AG_EVENT_GAME_CLOSED. */
 AG_API ag_result ag_close_game(ag_client *client, ag_game game, ag_request *request);
-/* The server's state and load. Ends with AG_EVENT_STATUS. */
-AG_API ag_result ag_status(ag_client *client, ag_request *request);
-/* The round trip on the control connection. Ends with AG_EVENT_PONG. */
-AG_API ag_result ag_ping(ag_client *client, ag_request *request);
 
 typedef struct ag_character {
     int stamina, social, entertainment; /* 0..100 */
@@ -167,7 +161,7 @@ typedef enum ag_event_type {
     AG_EVENT_OPENED = 3,       /* game, understood: what is seen in a start picture; ag_game_get has the rest */
     AG_EVENT_ACCEPTED = 4,     /* accepted */
     AG_EVENT_STATE = 5,        /* state: before any picture */
-    AG_EVENT_PROGRESS = 6,     /* progress: of a turn, or of an export (then turn is 0) */
+    AG_EVENT_PROGRESS = 6,     /* progress */
     AG_EVENT_FRAME = 7,        /* frame, buffer */
     AG_EVENT_CLIP = 8,         /* clip, buffer: a piece of the mp4 */
     AG_EVENT_RESTARTING = 9,   /* restarting: the server's worker died; the turn goes on by itself */
@@ -176,10 +170,7 @@ typedef enum ag_event_type {
     AG_EVENT_CANCELLING = 12,  /* cancelling */
     AG_EVENT_REWOUND = 13,     /* ag_game_get has the state */
     AG_EVENT_LISTED = 14,      /* listed */
-    AG_EVENT_EXPORTED = 15,    /* exported */
     AG_EVENT_GAME_CLOSED = 16,
-    AG_EVENT_STATUS = 17, /* status */
-    AG_EVENT_PONG = 18,   /* pong */
     AG_EVENT_UNDERSTOOD = 19, /* understood: once a turn, before its state, if the bundle reads everyday words */
     AG_EVENT_OFFER = 20,      /* game, turn, offer: of a server that plays ahead; at any time, request is 0 */
     AG_EVENT_WISHED = 21      /* game, turn, offer: what the server will try to have ready; nothing if it plays no turns ahead */
@@ -284,19 +275,6 @@ typedef struct ag_listed {
     int more; /* 1: there are turns before these */
 } ag_listed;
 
-typedef struct ag_exported {
-    const char *folder;
-    int64_t turns;
-    const char *const *files;
-    size_t count;
-} ag_exported;
-
-typedef struct ag_server_status {
-    const char *version, *protocol, *state, *bundle, *plan, *worker_state, *worker_last_error; /* the last may be "" */
-    double uptime_s, median_turn_s; /* median of the last turns; -1: none yet */
-    int64_t turns_done, sessions, connections, queue, running, worker_restarts;
-} ag_server_status;
-
 /* Valid until the next ag_poll of its client, with all that it points to; only `buffer` is yours for longer. */
 typedef struct ag_event {
     ag_event_type type;
@@ -315,11 +293,8 @@ typedef struct ag_event {
         ag_clip clip;
         ag_restarting restarting;
         ag_done done;
-        int cancelling; /* 1: a turn or export was running */
+        int cancelling; /* 1: a turn was running */
         ag_listed listed;
-        ag_exported exported;
-        ag_server_status status;
-        double pong; /* round trip, seconds */
         ag_understood understood;
         ag_offer offer;
     } of;

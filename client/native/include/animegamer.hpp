@@ -94,10 +94,7 @@ public:
     ag_request rewind(ag_game game, std::int64_t turn) { return asked(&ag_rewind, game, turn); }
     ag_request branch(ag_game game, std::int64_t turn, std::int64_t seed = -1) { return asked(&ag_branch, game, turn, seed); }
     ag_request list(ag_game game, std::int64_t before = 0) { return asked(&ag_list, game, before); }
-    ag_request export_game(ag_game game) { return asked(&ag_export, game); }
     ag_request close_game(ag_game game) { return asked(&ag_close_game, game); }
-    ag_request status() { return asked(&ag_status); }
-    ag_request ping() { return asked(&ag_ping); }
 
     ag_game_info info(ag_game game) const {
         ag_game_info info{};

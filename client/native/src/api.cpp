@@ -324,17 +324,9 @@ ag_result ag_list(ag_client *client, ag_game game, int64_t before, ag_request *r
     });
 }
 
-ag_result ag_export(ag_client *client, ag_game game, ag_request *request) {
-    return start(client, &game, Verb::exporting, "export", request, no_fields);
-}
-
 ag_result ag_close_game(ag_client *client, ag_game game, ag_request *request) {
     return start(client, &game, Verb::close_game, "close", request, no_fields);
 }
-
-ag_result ag_status(ag_client *client, ag_request *request) { return start(client, nullptr, Verb::status, "status", request, no_fields); }
-
-ag_result ag_ping(ag_client *client, ag_request *request) { return start(client, nullptr, Verb::ping, "ping", request, no_fields); }
 
 ag_result ag_game_get_sized(ag_client *client, ag_game game, ag_game_info *info, size_t size) {
     return guarded([&] {

@@ -32,16 +32,16 @@ public:
     virtual std::shared_ptr<Game> known(std::string_view session) = 0;
 };
 
-enum class Verb { connect, open, turn, wish, replay, cancel, rewind, branch, list, exporting, close_game, status, ping };
+enum class Verb { connect, open, turn, wish, replay, cancel, rewind, branch, list, close_game };
 
 struct Call {
     Call(ag_request number_, Verb verb_, Request request_, std::shared_ptr<Game> game_ = nullptr)
         : number(number_), verb(verb_), request(std::move(request_)), game(std::move(game_)) {}
 
     bool is_turn() const { return verb == Verb::turn || verb == Verb::replay; }
-    bool on_control() const { return verb == Verb::cancel || verb == Verb::status || verb == Verb::ping; }
+    bool on_control() const { return verb == Verb::cancel; }
     /// As long as the server answers, it does not time out: it may wait in the server's queue for long.
-    bool may_be_slow() const { return verb == Verb::exporting || request.buffer() != nullptr || (is_turn() && turn != 0); }
+    bool may_be_slow() const { return request.buffer() != nullptr || (is_turn() && turn != 0); }
     /// The type of the answer that ends it; empty for a turn.
     const char *answer() const;
 
@@ -78,8 +78,8 @@ Request check_of(const Call &call);
 
 /// Fill an event of a turn's message. Returns the fault of its fields, or none.
 Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer_bytes, Slot &slot);
-/// Fill the event of an answer to another request. `seconds`: the round trip.
-Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &slot);
+/// Fill the event of an answer to another request.
+Fault fill_answer(const Header &header, const Tree &tree, Slot &slot);
 /// Fill the event of an `offer`.
 Fault fill_offer(const Header &header, const Tree &tree, Slot &slot);
 /// The event type of a turn's message; 0 for a type that this client does not know.

@@ -49,10 +49,6 @@ void Channel::send_call(const std::shared_ptr<Call> &call) {
     }
     call->sent_at = now_;
     call->retry_at = -1.0;
-    if (call->verb == Verb::exporting && call->sent && call->reconnected) {
-        fail(*call, {AG_CONNECTION_LOST, "connection_lost", "the connection was lost while the game was exported", "export it again"});
-        return;
-    }
     if (call->game && !call->on_control() && !is_attached(call->game->id)) {
         attached_.push_back(call->game->id);
         Request resume("open");

@@ -100,15 +100,6 @@ void read_listed(Fields &fields, Slot &slot) {
     slot.event.of.listed.count = slot.turns.size();
 }
 
-void read_exported(Fields &fields, Slot &slot) {
-    auto &exported = slot.event.of.exported;
-    exported.folder = slot.texts.put(fields.text("folder"));
-    exported.turns = fields.integer("turns", 0);
-    const auto files = add_strings(fields, "files", slot);
-    exported.files = strings_of(slot, files).items;
-    exported.count = files.count;
-}
-
 void clear(ag_understood &understood) {
     understood = ag_understood{};
     for (const char **text : {&understood.motion, &understood.place, &understood.hour, &understood.position, &understood.caption,
@@ -158,29 +149,6 @@ void read_understood(Fields &fields, Slot &slot) {
     }
     understood.answers = slot.answers.data();
     understood.answer_count = slot.answers.size();
-}
-
-void read_status(Fields &fields, Slot &slot) {
-    auto &status = slot.event.of.status;
-    status.version = slot.texts.put(fields.text("version"));
-    status.protocol = slot.texts.put(fields.text("protocol"));
-    status.state = slot.texts.put(fields.text("state"));
-    status.bundle = slot.texts.put(fields.text("bundle"));
-    status.plan = slot.texts.put(fields.text("plan"));
-    status.uptime_s = fields.number("uptime_s");
-    status.turns_done = fields.integer("turns_done", 0);
-    status.sessions = fields.integer("sessions", 0);
-    status.connections = fields.integer("connections", 0);
-    status.queue = fields.integer("queue", 0);
-    status.running = fields.integer("running", 0);
-    Fields worker = fields.map("worker");
-    status.worker_state = slot.texts.put(worker.text("state"));
-    status.worker_restarts = worker.integer("restarts", 0);
-    status.worker_last_error = slot.texts.put(worker.text_or_empty("last_error"));
-    fields.fault = worker.fault;
-    Fields seconds = fields.map("seconds");
-    status.median_turn_s = seconds.number_or("total", -1.0);
-    fields.fault = seconds.fault;
 }
 
 void read_welcome(Fields &fields, Slot &slot) {
@@ -316,7 +284,7 @@ Fault fill_offer(const Header &header, const Tree &tree, Slot &slot) {
     return fields.fault;
 }
 
-Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &slot) {
+Fault fill_answer(const Header &header, const Tree &tree, Slot &slot) {
     const auto bytes = text_bytes(header, tree);
     Fields fields(tree, header.fields);
     if (header.type == "welcome") {
@@ -340,18 +308,9 @@ Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &
     } else if (header.type == "wished") {
         slot.reset(AG_EVENT_WISHED, bytes);
         slot.event.of.offer = strings_of(slot, add_strings(fields, "instructions", slot));
-    } else if (header.type == "exported") {
-        slot.reset(AG_EVENT_EXPORTED, bytes);
-        read_exported(fields, slot);
-    } else if (header.type == "status") {
-        slot.reset(AG_EVENT_STATUS, bytes);
-        read_status(fields, slot);
     } else if (header.type == "cancelling") {
         slot.reset(AG_EVENT_CANCELLING, bytes);
         slot.event.of.cancelling = fields.flag("running");
-    } else if (header.type == "pong") {
-        slot.reset(AG_EVENT_PONG, bytes);
-        slot.event.of.pong = seconds;
     }
     return fields.fault;
 }

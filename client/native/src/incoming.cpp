@@ -27,11 +27,8 @@ const char *Call::answer() const {
     case Verb::cancel: return "cancelling";
     case Verb::rewind: return "rewound";
     case Verb::list: return "listed";
-    case Verb::exporting: return "exported";
     case Verb::close_game: return "closed";
-    case Verb::status: return "status";
     case Verb::connect: return "welcome";
-    case Verb::ping: return "pong";
     default: return "";
     }
 }
@@ -141,7 +138,7 @@ Fault Channel::process_welcome(const Header &header, const Tree &tree) {
         return {};
     }
     Slot *slot = events_.take();
-    Fault fault = fill_answer(header, tree, 0.0, *slot);
+    Fault fault = fill_answer(header, tree, *slot);
     if (!fault && Fields(tree, header.fields).integer("version", 1, 1) != 1) {
         fault = protocol_fault("version", "the server chose a version that this client does not speak");
     }
@@ -279,12 +276,11 @@ Fault Channel::add_turn_event(Call &call, const Header &header, const Tree &tree
 }
 
 Fault Channel::process_answer(Call &call, const Header &header, const Tree &tree) {
-    const bool export_event = call.verb == Verb::exporting && (header.type == "progress" || header.type == "restarting");
-    if (header.type != call.answer() && !export_event) {
+    if (header.type != call.answer()) {
         return {};
     }
     Slot *slot = events_.take();
-    Fault fault = export_event ? fill_turn_event(header, tree, 0, *slot) : fill_answer(header, tree, now_ - call.sent_at, *slot);
+    Fault fault = fill_answer(header, tree, *slot);
     if (!fault && header.type == "opened") {
         fault = read_opened(call, header, tree);
     }
@@ -301,7 +297,7 @@ Fault Channel::process_answer(Call &call, const Header &header, const Tree &tree
         events_.drop(slot);
         return fault;
     }
-    call.ended = !export_event;
+    call.ended = true;
     slot->event.request = call.number;
     slot->event.game = call.game ? call.game->number : 0;
     slot->event.turn = call.verb == Verb::wish ? header.turn : 0;

@@ -32,7 +32,7 @@ struct Everything : MessageOwner {
     Fault message(const Header &header, const Tree &tree, std::size_t bytes) override {
         Fault fault = turn_event_type(header.type) != 0 ? fill_turn_event(header, tree, bytes, slot)
                       : header.type == "offer"          ? fill_offer(header, tree, slot)
-                                                        : fill_answer(header, tree, 0.0, slot);
+                                                        : fill_answer(header, tree, slot);
         ++messages;
         return fault;
     }

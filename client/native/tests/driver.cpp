@@ -41,8 +41,8 @@ private:
             client_->close();
             return "ok";
         }
-        if (verb == "connect" || verb == "status" || verb == "ping") {
-            return wait(verb == "connect" ? client_->connect() : verb == "status" ? client_->status() : client_->ping());
+        if (verb == "connect") {
+            return wait(client_->connect());
         }
         if (verb == "words" || verb == "understood") {
             return "ok" + (verb == "words" ? words_ : understood_);
@@ -89,21 +89,12 @@ private:
             turns_[request];
             return end(request);
         }
-        if (verb == "cancel" || verb == "list" || verb == "export" || verb == "end") {
-            return wait(verb == "cancel" ? client_->cancel(game_) : verb == "list" ? client_->list(game_)
-                        : verb == "export" ? client_->export_game(game_) : client_->close_game(game_));
+        if (verb == "cancel" || verb == "list" || verb == "end") {
+            return wait(verb == "cancel" ? client_->cancel(game_) : verb == "list" ? client_->list(game_) : client_->close_game(game_));
         }
         if (verb == "rewind" || verb == "branch") {
             const auto turn = number(words);
             return wait(verb == "rewind" ? client_->rewind(game_, turn) : client_->branch(game_, turn));
-        }
-        if (verb == "export-close") {
-            closes_at_progress_ = true;
-            client_->export_game(game_);
-            while (closes_at_progress_) {
-                tick();
-            }
-            return wait(client_->status()); // refused: the client is closed
         }
         return "error unknown " + verb;
     }

@@ -126,10 +126,6 @@ inline std::string answer_of(const ag_event &event) {
         const ag_listed &listed = event.of.listed;
         return "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
     }
-    case AG_EVENT_EXPORTED:
-        return "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
-    case AG_EVENT_STATUS:
-        return std::string("ok ") + event.of.status.state;
     default:
         return "ok";
     }

@@ -36,9 +36,6 @@ namespace AnimeGamer.EditorTools
                 Welcome welcome = await client.ConnectAsync();
                 report.AppendLine("server: " + welcome.Server + " at " + options.Address + ", protocol " + welcome.Protocol + ", " + welcome.State);
                 report.AppendLine("bundle: " + welcome.Bundle + ", " + welcome.Width + " x " + welcome.Height + ", plan " + welcome.Plan);
-                ServerStatus status = await client.StatusAsync();
-                report.AppendLine("turns: " + status.TurnsDone + " done, " + status.Queue + " wait, " + status.Sessions + " games");
-                if (status.WorkerLastError != null) report.AppendLine("worker: it last died of: " + status.WorkerLastError);
                 if (welcome.RandomWeights) report.AppendLine("pictures: noise, as this bundle has no trained weights");
             }
         }

@@ -61,13 +61,8 @@ public:
         } else if (event.type == AG_EVENT_LISTED && asks_for_offers_) {
             const std::vector<std::string> offers = game_->offers();
             said_ = "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0]);
-        } else if (event.type == AG_EVENT_EXPORTED || event.type == AG_EVENT_GAME_CLOSED || event.type == AG_EVENT_LISTED ||
-                   event.type == AG_EVENT_WISHED) {
+        } else if (event.type == AG_EVENT_GAME_CLOSED || event.type == AG_EVENT_LISTED || event.type == AG_EVENT_WISHED) {
             said_ = answer_of(event);
-        } else if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
-            closes_at_progress_ = false;
-            connection_->close();
-            game_->rewind(0); // refused: it is closed
         }
     }
 
@@ -80,11 +75,7 @@ private:
             const plugin::Refusal &refusal = connection_->refusal();
             said_ = connection_->working() ? "ok" : error_line(refusal.code, refusal.text, refusal.what_to_do);
         } else if (verb == "connect") {
-            ask(&ag_connect);
-        } else if (verb == "status") {
-            ask(&ag_status);
-        } else if (verb == "ping") {
-            ask(&ag_ping);
+            connection_->connect([this](const ag_event &event) { said_ = answer_of(event); });
         } else if (verb == "words" || verb == "understood") {
             said_ = "ok" + (verb == "words" ? words_ : understood_);
         } else if (verb == "open") {
@@ -132,9 +123,6 @@ private:
         } else if (verb == "list" || verb == "offers") {
             asks_for_offers_ = verb == "offers"; // what the server sent before it lists has arrived then
             game_->list();
-        } else if (verb == "export" || verb == "export-close") {
-            closes_at_progress_ = verb == "export-close";
-            game_->export_game();
         } else if (verb == "end") {
             game_->close();
         } else if (verb == "close") {
@@ -160,10 +148,6 @@ private:
         game_ = connection_->add(*this);
     }
 
-    void ask(ag_result (*request)(ag_client *, ag_request *)) {
-        connection_->ask(request, [this](const ag_event &event) { said_ = answer_of(event); });
-    }
-
     void begin() {
         ticket_ = game_->next_ticket();
         turn_ = Turn();
@@ -183,7 +167,7 @@ private:
     std::int64_t ticket_ = -1; // of the turn that was begun
     Turn turn_; // that was begun
     std::string said_, ended_; // the answer; how the turn ended
-    bool closes_at_progress_ = false, asks_for_offers_ = false;
+    bool asks_for_offers_ = false;
 };
 
 } // namespace

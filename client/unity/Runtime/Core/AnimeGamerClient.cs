@@ -137,19 +137,6 @@ namespace AnimeGamer
             return Open(new Request("open").With("token", token), cancel);
         }
 
-        /// <summary>The server's state and load.</summary>
-        public Task<ServerStatus> StatusAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            return StartControl(new Ask<ServerStatus>(new Request("status"), "status", header => ServerStatus.Read(header.Fields)), cancel);
-        }
-
-        /// <summary>The round-trip time to the server, in seconds.</summary>
-        public Task<double> PingAsync(CancellationToken cancel = default(CancellationToken))
-        {
-            Stopwatch clock = Stopwatch.StartNew();
-            return StartControl(new Ask<double>(new Request("ping"), "pong", _ => clock.Elapsed.TotalSeconds), cancel);
-        }
-
         /// <summary>In a browser, which has no threads: receive and send. AnimeGamerSession does so; elsewhere it does nothing.</summary>
         public void Update() { _turns.Update(); }
 

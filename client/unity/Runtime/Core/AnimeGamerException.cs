@@ -4,7 +4,7 @@ namespace AnimeGamer
 {
     /// <summary>
     /// The one error of this package. <see cref="Code"/> is for programs: a code of PROTOCOL.md, or one of this client:
-    /// timed_out, connection_lost, closed, not_allowed, bad_argument, server_process.
+    /// timed_out, closed, not_allowed, bad_argument, server_process.
     /// </summary>
     public sealed class AnimeGamerException : Exception
     {

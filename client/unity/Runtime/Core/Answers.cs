@@ -143,45 +143,4 @@ namespace AnimeGamer
             }
         }
     }
-
-    /// <summary>A game written to a folder on the server's machine.</summary>
-    public sealed class Exported
-    {
-        public string Folder;
-        public long Turns;
-        public string[] Files;
-    }
-
-    /// <summary>The server's state and load.</summary>
-    public sealed class ServerStatus
-    {
-        public string Version, State, Bundle, Plan, WorkerState, WorkerLastError;
-        public double UptimeSeconds;
-        public long TurnsDone, Queue, Running, Sessions, WorkerPid, WorkerRestarts;
-
-        /// <summary>Median time of the last turns, in seconds; negative before the first.</summary>
-        public double TurnSeconds;
-
-        internal static ServerStatus Read(MsgView fields)
-        {
-            MsgView worker = fields.Map("worker");
-            return new ServerStatus
-            {
-                Version = fields.Text("version"),
-                State = fields.Text("state"),
-                Bundle = fields.Text("bundle"),
-                Plan = fields.Text("plan"),
-                UptimeSeconds = fields.Number("uptime_s"),
-                TurnsDone = fields.Int("turns_done", 0),
-                Queue = fields.Int("queue", 0),
-                Running = fields.Int("running", 0),
-                Sessions = fields.Int("sessions", 0),
-                WorkerState = worker.Text("state"),
-                WorkerPid = worker.Find("pid").Exists ? worker.Int("pid", 1) : 0,
-                WorkerRestarts = worker.Int("restarts", 0),
-                WorkerLastError = worker.TextOr("last_error", null),
-                TurnSeconds = fields.Map("seconds").NumberOr("total", -1),
-            };
-        }
-    }
 }

@@ -56,17 +56,11 @@ namespace AnimeGamer
         readonly string _answer;
         readonly ReadAnswer<T> _read;
 
-        /// <summary>False: it fails with connection_lost where it would be sent a second time.</summary>
-        public bool MayRepeat = true;
-
         /// <summary>A code that is taken as an answer; the result is then default(T).</summary>
         public string AlsoFine;
 
         /// <summary>After an answer, what to ask next; null from it: that was the last one.</summary>
         public Func<Request> Next;
-
-        /// <summary>Called on the I/O thread for a `progress`: turns written, and turns in all.</summary>
-        public Action<int, int> OnProgress;
         public bool Slow;
 
         public Ask(Request request, string answer, ReadAnswer<T> read, SessionInfo session = null) : base(session)
@@ -79,18 +73,10 @@ namespace AnimeGamer
         public Task<T> Result { get { return _result.Task; } }
         public override bool MayBeSlow { get { return Slow; } }
 
-        public override Request ToSend(bool again)
-        {
-            if (!again || MayRepeat) return _request;
-            Fail(new AnimeGamerException("connection_lost",
-                "the connection was lost during `" + _request.Type + "`", "ask for it again"));
-            return null;
-        }
+        public override Request ToSend(bool again) { return _request; }
 
         public override Request OnMessage(Header header, ref Frame frame)
         {
-            if (OnProgress != null && header.Type.Is("progress"))
-                OnProgress((int)header.Fields.Int("step"), (int)header.Fields.Int("steps"));
             if (!header.Type.Is(_answer)) return null;
             T value = _read(header);
             Request next = Next?.Invoke();

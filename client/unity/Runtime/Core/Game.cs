@@ -133,18 +133,6 @@ namespace AnimeGamer
             }, _session) { Next = () => more ? _session.Request("list").With("before", turns[0].Turn) : null }, cancel);
         }
 
-        /// <summary>Write the game to a folder on the server's machine. onProgress is called on the client's thread with
-        /// turns written and turns in all; it must not wait.</summary>
-        public Task<Exported> ExportAsync(Action<int, int> onProgress = null, CancellationToken cancel = default(CancellationToken))
-        {
-            return Start(new Ask<Exported>(_session.Request("export"), "exported", header => new Exported
-            {
-                Folder = header.Fields.Text("folder"),
-                Turns = header.Fields.Int("turns", 0),
-                Files = header.Fields.Texts("files"),
-            }, _session) { MayRepeat = false, Slow = true, OnProgress = onProgress }, cancel);
-        }
-
         /// <summary>End the game for good: it cannot be resumed.</summary>
         public Task CloseAsync(CancellationToken cancel = default(CancellationToken))
         {

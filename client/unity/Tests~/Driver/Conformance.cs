@@ -84,12 +84,6 @@ namespace AnimeGamer.Driver
                 case "list":
                     List<LoggedTurn> log = _game.ListAsync().Get();
                     return "ok " + log.Count + " " + (log.Count > 0 ? log[log.Count - 1].Instruction : "");
-                case "export":
-                    Exported exported = _game.ExportAsync().Get();
-                    return "ok " + exported.Turns + " " + exported.Folder;
-                case "export-close": return "ok " + _game.ExportAsync((done, all) => _client.Dispose()).Get().Turns;
-                case "status": return "ok " + _client.StatusAsync().Get().State;
-                case "ping": return _client.PingAsync().Get() < 60 ? "ok" : "error slow";
                 case "end": _game.CloseAsync().Wait(); return "ok";
                 case "close": _client.Dispose(); return "ok";
                 default: return "error unknown " + verb;

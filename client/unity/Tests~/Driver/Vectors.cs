@@ -53,7 +53,6 @@ namespace AnimeGamer.Driver
             if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
             if (header.Type.Is("opened")) SessionInfo.Read(header);
             if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
-            if (header.Type.Is("status")) ServerStatus.Read(header.Fields);
         }
 
         // A client's message, through what this package sends its requests with.

@@ -149,9 +149,6 @@ void FAnimeGamerLink::heard(const ag_event& Event)
 	case AG_EVENT_LISTED:
 		Owner.OnListed.Broadcast(ToTurns(Event.of.listed), Event.of.listed.more != 0);
 		break;
-	case AG_EVENT_EXPORTED:
-		Owner.OnExported.Broadcast(ToText(Event.of.exported.folder), static_cast<int32>(Event.of.exported.turns));
-		break;
 	case AG_EVENT_GAME_CLOSED:
 		Owner.OnClosed.Broadcast();
 		break;
@@ -244,14 +241,6 @@ void UAnimeGamerGame::List(int32 Before)
 	if (animegamer_unreal::Game* const Game = Find())
 	{
 		Game->list(Before);
-	}
-}
-
-void UAnimeGamerGame::Export()
-{
-	if (animegamer_unreal::Game* const Game = Find())
-	{
-		Game->export_game();
 	}
 }
 

@@ -61,33 +61,6 @@ UAnimeGamerGame* UAnimeGamerSubsystem::GetGame(FName Name)
 	return Game;
 }
 
-void UAnimeGamerSubsystem::AskStatus()
-{
-	if (!Connect())
-	{
-		FAnimeGamerStatus Status;
-		Status.Error = RefusalText + TEXT("; ") + RefusalWhatToDo;
-		OnStatus.Broadcast(Status);
-		return;
-	}
-	Connection->Core.ask(&ag_status, [this](const ag_event& Event)
-	{
-		FAnimeGamerStatus Status;
-		if (Event.type == AG_EVENT_STATUS)
-		{
-			Status.State = ToText(Event.of.status.state);
-			Status.Bundle = ToText(Event.of.status.bundle);
-			Status.Queue = static_cast<int32>(Event.of.status.queue);
-			Status.Running = static_cast<int32>(Event.of.status.running);
-		}
-		else
-		{
-			Status.Error = ToText(std::string(Event.of.error.text) + "; " + Event.of.error.what_to_do);
-		}
-		OnStatus.Broadcast(Status);
-	});
-}
-
 // False: the settings are refused; RefusalCode and the log say so.
 bool UAnimeGamerSubsystem::Connect()
 {

@@ -116,7 +116,6 @@ DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnClipEnd, int32, Turn);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnRewound, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnBranched, const FString&, Token, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnListed, const TArray<FAnimeGamerTurn>&, Turns, bool, bMore);
-DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnExported, const FString&, Folder, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE(FAnimeGamerOnClosed);
 
 /** One game on the server. The subsystem owns it; it outlives levels. */
@@ -144,9 +143,6 @@ public:
 	/** Up to 100 turns before this one, the newest last; 0: the newest of all. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void List(int32 Before = 0);
-	/** Write the game to a folder on the server's machine. */
-	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
-	void Export();
 	/** End the game for good. To go on later keep its token instead. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void CloseGame();
@@ -234,8 +230,6 @@ public:
 	FAnimeGamerOnBranched OnBranched;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnListed OnListed;
-	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
-	FAnimeGamerOnExported OnExported;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnClosed OnClosed;
 

@@ -9,26 +9,6 @@
 class FAnimeGamerConnection;
 class UAnimeGamerGame;
 
-/** What the server says of itself. State: starting, ready, degraded, draining, or a newer one; empty if there was no answer. */
-USTRUCT(BlueprintType)
-struct FAnimeGamerStatus
-{
-	GENERATED_BODY()
-
-	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
-	FString State;
-	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
-	FString Bundle;
-	/** Turns that wait, and that run. */
-	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
-	int32 Queue = 0;
-	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
-	int32 Running = 0;
-	/** Why there was no answer, and what to do. */
-	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
-	FString Error;
-};
-
 /** What the server plays. The lists are empty unless its bundle reads everyday words: then offer them to players. */
 USTRUCT(BlueprintType)
 struct FAnimeGamerWelcome
@@ -61,7 +41,6 @@ struct FAnimeGamerWelcome
 };
 
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnConnected, const FAnimeGamerWelcome&, Welcome);
-DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnStatus, const FAnimeGamerStatus&, Status);
 
 /** Owns the connection and the games. It lives as long as the game instance, so levels come and go. */
 UCLASS()
@@ -75,13 +54,10 @@ public:
 
 	/**
 	 * The game of this name, opened at its first use. It is never null. If the project settings are refused (an address that is
-	 * none, keys that this build cannot use) each of its calls says so by its On Error.
+	 * none) each of its calls says so by its On Error.
 	 */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	UAnimeGamerGame* GetGame(FName Name);
-	/** Ask for the server's state and load: On Status. */
-	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
-	void AskStatus();
 
 	/** What the server plays, once On Connected came. */
 	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
@@ -90,8 +66,6 @@ public:
 	/** The server has answered, also each time after a lost connection. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnConnected OnConnected;
-	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
-	FAnimeGamerOnStatus OnStatus;
 
 private:
 	friend class UAnimeGamerGame;

@@ -149,12 +149,6 @@ void Game::list(std::int64_t before) {
     }
 }
 
-void Game::export_game() {
-    if (is_open()) {
-        check(ag_export(client_, game_, nullptr));
-    }
-}
-
 void Game::close() {
     if (is_open()) {
         check(ag_close_game(client_, game_, nullptr));
@@ -203,9 +197,9 @@ void Connection::grow_pool() { pool_->grow(client_, 2 * clip_frames_ * games_.si
 
 void Connection::leave(Game *game) { games_.erase(game); }
 
-void Connection::ask(ag_result (*request)(ag_client *, ag_request *), Answer answer) {
+void Connection::connect(Answer answer) {
     ag_request number = 0;
-    if (request(client_, &number) == AG_OK) {
+    if (ag_connect(client_, &number) == AG_OK) {
         answers_[number] = std::move(answer);
         return;
     }

@@ -54,8 +54,6 @@ public:
     void branch(std::int64_t turn);
     /// Up to 100 turns before this one; 0: the newest.
     void list(std::int64_t before = 0);
-    /// Write the game to a folder on the server's machine. Its progress comes as a turn's does.
-    void export_game();
     /// End the game for good.
     void close();
     /// Each `say` and `replay` has a ticket, from 1, refused or not: that of the next one, and that of what the listener hears now
@@ -113,10 +111,9 @@ public:
     Game *add(Listener &listener);
     /// Hear no more of a game. It stays on the server.
     void leave(Game *game);
-    /// Ask about the server: ag_status, ag_ping or ag_connect. `answer` gets the event that ends it, within `tick`; an error
-    /// of asking at once.
+    /// Connect now. `answer` gets the event that ends it, within `tick`; an error of asking at once.
     using Answer = std::function<void(const ag_event &)>;
-    void ask(ag_result (*request)(ag_client *, ag_request *), Answer answer);
+    void connect(Answer answer);
     /// Hand out what has come. Never waits.
     void tick();
     /// Disconnect for good, also within `tick`; calls of its games fail with `closed`. The games stay on the server.
