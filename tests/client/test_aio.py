@@ -80,7 +80,7 @@ def test_cancelled_task_cancels_its_turn(server: FakeServer) -> None:
 def test_client_of_an_ended_loop_says_so_and_can_be_closed(server: FakeServer) -> None:
     client = aio.Client(server.address, timeout_s=5)
     game = asyncio.run(client.open())
-    for call in (client.ping, client.open, game.log):
+    for call in (client.status, client.open, game.log):
         with pytest.raises(ClientError, match="another event loop; create one in each"):
             asyncio.run(call())
     asyncio.run(client.close())

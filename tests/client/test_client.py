@@ -26,7 +26,7 @@ MakeClient = Callable[..., Any]
 def test_events_hold_what_the_server_said(server: FakeServer) -> None:
     with Client(f"localhost:{server.port}", timeout_s=5, pixel_format="bgra32") as client:
         accepted, state, progress, *frames, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
-        assert client.status()["worker"]["pid"] == 4711 and 0 < client.ping() < 5
+        assert client.status()["worker"]["pid"] == 4711
     assert isinstance(accepted, Accepted) and isinstance(state, State) and isinstance(progress, Progress)
     assert (accepted.turn_id, accepted.instruction, accepted.replayed) == ("mine", "Mia waves.", False)
     assert (state.motion_level, state.social, state.character.social, state.shown.entertainment) == (2, 1, 55, 45)
@@ -71,9 +71,8 @@ def test_log_branch_replay_and_export_of_a_long_game(make_client: MakeClient, se
         other = game.branch(1, seed=9)
         assert (other.turns, other.seed, other.token != game.token) == (1, 9, True)
         assert [event.seq for event in game.replay(1, after_seq=4)] == [5, 6, 7]
-        told = list[tuple[int, int]]()
-        exported = other.export(on_progress=lambda step, steps: told.append((step, steps)))
-        assert told == [(1, 1)] and exported.files == ("turn-001.mp4", "game.json") and exported.turns == 1
+        exported = other.export()
+        assert exported.files == ("turn-001.mp4", "game.json") and exported.turns == 1
 
 
 def test_turns_of_two_games_may_be_read_in_turn(server: FakeServer) -> None:

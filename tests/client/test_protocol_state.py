@@ -182,7 +182,7 @@ def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:
-    call: Call[Any] = export(session_info(), None)
+    call: Call[Any] = export(session_info())
     talk.state.start(call)
     talk.greet()
     talk.flush()

@@ -64,25 +64,6 @@ def test_client_that_is_closed_while_another_thread_reads_tells_it_so(server: Fa
             reading.result()
 
 
-def test_error_of_a_callback_goes_to_its_export_and_not_to_who_read_the_message(server: FakeServer) -> None:
-    def report(done: int, of: int) -> None:
-        raise KeyError(f"{done} of {of}")
-
-    with Client(server.address, timeout_s=10) as client, ThreadPoolExecutor(1) as threads:
-        exported, other = client.open(), client.open()
-        list(exported.turn("Mia waves."))
-        server.faults[3] = "hold"
-        reader = threads.submit(lambda: list(other.turn("Mia runs.")))
-        while server.kinds().count("turn") < 2:
-            time.sleep(0.01)
-        with pytest.raises(KeyError, match="1 of 1"):
-            exported.export(report)
-        assert not reader.done() and other.cancel()
-        with pytest.raises(ServerRefused, match="cancelled"):
-            reader.result()
-        assert exported.turns == len(exported.log()) == 1
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where other threads run
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_is_told_to_make_its_own_client_and_leaves_the_game_of_its_parent(server: FakeServer) -> None:
@@ -94,7 +75,7 @@ def test_a_forked_process_is_told_to_make_its_own_client_and_leaves_the_game_of_
         child = os.fork()
         if child == 0:
             told = 0
-            for call in (client.ping, game.log, lambda: next(turn), lambda: game.turn("Mia runs.")):
+            for call in (client.status, game.log, lambda: next(turn), lambda: game.turn("Mia runs.")):
                 try:
                     call()
                 except ClientError as error:

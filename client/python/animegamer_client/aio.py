@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -94,9 +94,6 @@ class Client(BaseClient[AsyncConnection]):
     async def status(self) -> dict[str, Any]:
         return await self._run(self._ask_control(requests.status()))
 
-    async def ping(self) -> float:
-        return await self._run(self._ping())
-
     async def close(self) -> None:
         if self.closed or self._forked:
             return
@@ -161,8 +158,8 @@ class Game(BaseGame):
     async def wish(self, instructions: Iterable[str]) -> tuple[str, ...]:
         return await self._client._run(self._ask(requests.wish(self._session, instructions)))
 
-    async def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
-        return await self._client._run(self._ask(requests.export(self._session, on_progress)))
+    async def export(self) -> Exported:
+        return await self._client._run(self._ask(requests.export(self._session)))
 
     async def close(self) -> None:
         await self._client._run(self._ask(requests.close(self._session)))

@@ -131,11 +131,6 @@ class BaseClient(Generic[C]):
             return self._ask(requests.resume(token))
         return self._ask(requests.open_new(seed, history_turns, read_picture(picture, motion), motion))
 
-    def _ping(self) -> Steps[float]:
-        start = time.perf_counter()
-        yield from self._ask_control(requests.ping())
-        return time.perf_counter() - start
-
     def _ask(self, call: Call[T]) -> Steps[T]:
         self._send(call)
         yield Wait(call, on_control=False)

@@ -247,18 +247,13 @@ def remove_ended(calls: list[Any]) -> None:
 
 
 class ExportCall(Call[Exported]):
-    """Writing a game to a folder on the server. on_progress: called with turns written, and the total.
-
-    `result` raises what `on_progress` raised: the thread or task that read the message may be another call's.
-    """
+    """Writing a game to a folder on the server."""
 
     may_be_slow = True
 
-    def __init__(self, session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> None:
+    def __init__(self, session: SessionInfo) -> None:
         request = session_message(session, "export")
         super().__init__(request, "exported", lambda answer: read(Exported, answer.fields), session)
-        self._on_progress = on_progress
-        self._raised: Exception | None = None
 
     def to_send(self, again: bool) -> Message | None:
         """Once only: a second export would run concurrently."""
@@ -266,27 +261,6 @@ class ExportCall(Call[Exported]):
             self.error = ConnectionLost("the connection was lost while the game was exported", "export it again")
             return None
         return self.request
-
-    def on_message(self, message: Message) -> Message | None:
-        """Report progress, then take the answer."""
-        if message.type == "progress" and self._on_progress is not None:
-            step, steps = integer(message.fields, "step"), integer(message.fields, "steps")
-            try:
-                self._on_progress(step, steps)
-            except Exception as error:  # noqa: BLE001  from the caller's own code
-                self._raised = error
-        return super().on_message(message)
-
-    @property
-    def ended(self) -> bool:
-        """Whether the answer or an error has come, including one from `on_progress`."""
-        return self._raised is not None or super().ended
-
-    def result(self) -> Exported:
-        """The answer; only once ended. Raises the call's error."""
-        if self._raised is not None:
-            raise self._raised
-        return super().result()
 
 
 class PictureCall(Call[T]):

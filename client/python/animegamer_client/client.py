@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -76,10 +76,6 @@ class Client(BaseClient[BlockingConnection]):
     def status(self) -> dict[str, Any]:
         """The fields of `status` in PROTOCOL.md."""
         return self._run(self._ask_control(requests.status()))
-
-    def ping(self) -> float:
-        """The round-trip time to the server, in seconds."""
-        return self._run(self._ping())
 
     def close(self) -> None:
         """Disconnect. The games stay on the server: open(resume=token) continues one."""
@@ -154,12 +150,12 @@ class Game(BaseGame):
         """
         return self._client._run(self._ask(requests.wish(self._session, instructions)))
 
-    def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
-        """Write the game to a folder on the server's machine. on_progress: called with turns written, and the total.
+    def export(self) -> Exported:
+        """Write the game to a folder on the server's machine.
 
         Raises ConnectionLost if the connection is lost meanwhile: an export is not started twice.
         """
-        return self._client._run(self._ask(requests.export(self._session, on_progress)))
+        return self._client._run(self._ask(requests.export(self._session)))
 
     def close(self) -> None:
         """End the game for good. To continue it later, do not close it: keep its token."""

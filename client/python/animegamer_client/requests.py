@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from .calls import Call, CloseCall, ExportCall, PictureCall, TurnCall, session_message
@@ -75,9 +75,9 @@ def page(session: SessionInfo, before: int | None) -> Call[tuple[list[LoggedTurn
     return Call(session_message(session, "list", fields), "listed", on_listed, session)
 
 
-def export(session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> Call[Exported]:
+def export(session: SessionInfo) -> Call[Exported]:
     """Write the game to a folder on the server's machine."""
-    return ExportCall(session, on_progress)
+    return ExportCall(session)
 
 
 def close(session: SessionInfo) -> Call[None]:
