@@ -61,7 +61,7 @@ typedef struct ag_error {
 /* -- the client */
 
 typedef enum ag_pixel_format { AG_RGBA32 = 0, AG_BGRA32 = 1, AG_RGB24 = 2 } ag_pixel_format;
-typedef enum ag_codec { AG_RAW = 0, AG_JPEG = 1, AG_MP4 = 2 } ag_codec;
+typedef enum ag_codec { AG_RAW = 0, AG_JPEG = 1 } ag_codec;
 typedef enum ag_log_level { AG_LOG_DEBUG = 0, AG_LOG_INFO = 1, AG_LOG_WARNING = 2 } ag_log_level;
 
 /* Called inside ag_poll. It may call any function of this library, ag_client_close and ag_client_free too. */
@@ -75,7 +75,6 @@ typedef struct ag_options {
     ag_codec codec;
     int flip;         /* 1: rows run bottom-up */
     int jpeg_quality; /* 1..100, default 90 */
-    int clip;         /* 1: the mp4 too, after the frames */
     ag_log_function log;
     void *log_user;
 } ag_options;
@@ -95,7 +94,7 @@ AG_API void ag_client_free(ag_client *client);
 /* The error of this thread's last call that did not return AG_OK; valid until this thread's next call. */
 AG_API const ag_error *ag_last_error(void);
 
-/* Memory for one picture or mp4 piece: 16 or more bytes, yours until ag_client_close. welcome.buffer_bytes is enough for each.
+/* Memory for one picture: 16 or more bytes, yours until ag_client_close. welcome.buffer_bytes is enough for each.
  * A clip's worth of buffers (welcome.frames) is best, two are enough. The client's thread writes into it; an event with
  * `buffer` hands it to you, and it stays yours until you give it back with the same call. */
 AG_API ag_result ag_give_buffer(ag_client *client, void *data, size_t bytes);
@@ -163,7 +162,6 @@ typedef enum ag_event_type {
     AG_EVENT_STATE = 5,        /* state: before any picture */
     AG_EVENT_PROGRESS = 6,     /* progress */
     AG_EVENT_FRAME = 7,        /* frame, buffer */
-    AG_EVENT_CLIP = 8,         /* clip, buffer: a piece of the mp4 */
     AG_EVENT_RESTARTING = 9,   /* restarting: the server's worker died; the turn goes on by itself */
     AG_EVENT_DONE = 10,        /* done: the turn is part of the game and on the server's disk */
     AG_EVENT_ERROR = 11,       /* error: the request has ended */
@@ -189,7 +187,7 @@ typedef struct ag_welcome {
     double fps;        /* at which they are shown */
     int random_weights;
     int64_t text_characters, header_bytes, turns_a_minute, sessions, queue; /* limits; see PROTOCOL.md */
-    size_t buffer_bytes; /* bytes of a buffer that holds any picture or piece */
+    size_t buffer_bytes; /* bytes of a buffer that holds any picture */
     int picture;         /* 1: a game can start from a picture */
     /* What a bundle that reads everyday words can show, to offer it to players; else empty. */
     ag_strings people, motions, places, hours, clothes, manners;
@@ -248,11 +246,6 @@ typedef struct ag_frame {
     ag_codec codec;
 } ag_frame;
 
-typedef struct ag_clip {
-    int64_t index;
-    int last; /* 1: the file is whole with this piece */
-} ag_clip;
-
 typedef struct ag_restarting {
     int64_t attempt;
     double retry_in_s;
@@ -281,7 +274,7 @@ typedef struct ag_event {
     ag_game game;       /* 0: about no game */
     ag_request request; /* that it answers; 0: none */
     int64_t turn, seq;  /* of the event of a turn, from 1 and from 0; else 0 and -1 */
-    void *buffer;       /* of FRAME and CLIP: one that you gave; NULL else */
+    void *buffer;       /* of FRAME: one that you gave; NULL else */
     size_t buffer_bytes; /* bytes used in it */
     union {
         ag_welcome welcome;
@@ -290,7 +283,6 @@ typedef struct ag_event {
         ag_state state;
         ag_progress progress;
         ag_frame frame;
-        ag_clip clip;
         ag_restarting restarting;
         ag_done done;
         int cancelling; /* 1: a turn was running */

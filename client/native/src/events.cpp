@@ -208,7 +208,7 @@ ag_character read_character(Fields &fields, const char *name) {
 ag_event_type turn_event_type(std::string_view type) {
     static constexpr std::pair<std::string_view, ag_event_type> types[] = {
         {"accepted", AG_EVENT_ACCEPTED}, {"understood", AG_EVENT_UNDERSTOOD}, {"state", AG_EVENT_STATE},
-        {"progress", AG_EVENT_PROGRESS}, {"frame", AG_EVENT_FRAME},           {"clip", AG_EVENT_CLIP},
+        {"progress", AG_EVENT_PROGRESS}, {"frame", AG_EVENT_FRAME},
         {"restarting", AG_EVENT_RESTARTING}, {"done", AG_EVENT_DONE}};
     for (const auto &[name, event] : types) {
         if (name == type) {
@@ -250,10 +250,6 @@ Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer
         break;
     case AG_EVENT_FRAME:
         return read_frame(fields, buffer_bytes, of.frame);
-    case AG_EVENT_CLIP:
-        of.clip.index = fields.integer("index", 0);
-        of.clip.last = fields.flag("last");
-        break;
     case AG_EVENT_RESTARTING:
         of.restarting.attempt = fields.integer("attempt", 1);
         of.restarting.retry_in_s = fields.number("retry_in_s");

@@ -58,7 +58,7 @@ PartReceiver::Place Channel::place_buffer(const Header &header, std::size_t size
     PartReceiver::Place place;
     const auto type = turn_event_type(header.type);
     const auto call = call_for(header);
-    if (phase_ != Phase::ready || !call || !call->is_turn() || (type != AG_EVENT_FRAME && type != AG_EVENT_CLIP) ||
+    if (phase_ != Phase::ready || !call || !call->is_turn() || type != AG_EVENT_FRAME ||
         header.seq != call->seq + 1 || call->starved) {
         waits_since_ = -1.0;
         return place; // nobody asked for it, or it comes again
@@ -229,7 +229,7 @@ Fault Channel::process_turn(const std::shared_ptr<Call> &call, const Header &hea
 
 Fault Channel::add_turn_event(Call &call, const Header &header, const Tree &tree, std::size_t buffer_bytes) {
     const auto type = turn_event_type(header.type);
-    const bool has_buffer = type == AG_EVENT_FRAME || type == AG_EVENT_CLIP;
+    const bool has_buffer = type == AG_EVENT_FRAME;
     if (type == 0) {
         call.seq = std::max(call.seq, header.seq); // of a newer server
         return {};

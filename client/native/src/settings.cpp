@@ -41,7 +41,7 @@ bool parse_address(const char *text, Settings &settings) {
 
 ag_result read_options(const ag_options &given, Settings &settings) {
     static constexpr const char *formats[] = {"rgba32", "bgra32", "rgb24"};
-    static constexpr const char *codecs[] = {"raw", "jpeg", "mp4"};
+    static constexpr const char *codecs[] = {"raw", "jpeg"};
     if (given.address == nullptr || !parse_address(given.address, settings)) {
         return invalid((std::string(given.address == nullptr ? "NULL" : given.address) + " is not the address of a server").c_str(),
                        "give tcp://HOST:PORT, as in tcp://127.0.0.1:5570");
@@ -50,8 +50,8 @@ ag_result read_options(const ag_options &given, Settings &settings) {
         return invalid("timeout_s is not within its bounds", "give seconds, more than 0 and at most 86400");
     }
     const int format = static_cast<int>(given.pixel_format), codec = static_cast<int>(given.codec);
-    if (format < 0 || format > 2 || codec < 0 || codec > 2) {
-        return invalid("pixel_format or codec has no such value", "use AG_RGBA32, AG_BGRA32 or AG_RGB24; and AG_RAW, AG_JPEG or AG_MP4");
+    if (format < 0 || format > 2 || codec < 0 || codec > 1) {
+        return invalid("pixel_format or codec has no such value", "use AG_RGBA32, AG_BGRA32 or AG_RGB24; and AG_RAW or AG_JPEG");
     }
     if (given.jpeg_quality < 1 || given.jpeg_quality > 100) {
         return invalid("jpeg_quality is not within 1..100", "give 1..100");
@@ -65,7 +65,7 @@ ag_result read_options(const ag_options &given, Settings &settings) {
         .flag("flip", given.flip != 0)
         .text("codec", codecs[codec])
         .integer("jpeg_quality", given.jpeg_quality)
-        .flag("clip", given.clip != 0)
+        .flag("clip", false)
         .integer("minor", protocol_minor);
     return AG_OK;
 }

@@ -152,7 +152,7 @@ private:
         if (event.type == AG_EVENT_ERROR) {
             seen.code = event.of.error.code;
             seen.text = std::string(event.of.error.text) + "; " + event.of.error.what_to_do;
-        } else if (event.type == AG_EVENT_FRAME || event.type == AG_EVENT_CLIP) {
+        } else if (event.type == AG_EVENT_FRAME) {
             seen.number = event.type == AG_EVENT_FRAME ? event.of.frame.index : 0;
             seen.hash = hash_of(event.buffer, event.buffer_bytes);
             seen.text.assign(static_cast<const char *>(event.buffer), 12); // how the file begins

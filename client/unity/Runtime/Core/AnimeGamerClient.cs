@@ -30,9 +30,6 @@ namespace AnimeGamer
 
         /// <summary>1..100, for Codecs.Jpeg.</summary>
         public int JpegQuality = 90;
-
-        /// <summary>True: send the mp4 too, after the frames.</summary>
-        public bool Clip;
     }
 
     /// <summary>
@@ -67,7 +64,7 @@ namespace AnimeGamer
                 .With("flip", options.Flip)
                 .With("codec", options.Codec.ToString().ToLowerInvariant())
                 .With("jpeg_quality", options.JpegQuality)
-                .With("clip", options.Clip);
+                .With("clip", false);
             string address = options.Address ?? "";
             Func<int, IWire> turns, control = null;
             if (WebSocketWire.IsAddress(address))

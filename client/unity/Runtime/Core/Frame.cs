@@ -4,31 +4,30 @@ using System.Collections.Generic;
 namespace AnimeGamer
 {
     /// <summary>What a frame's bytes are.</summary>
-    public enum Codecs { Raw, Jpeg, Mp4 }
+    public enum Codecs { Raw, Jpeg }
 
     /// <summary>Order of a raw picture's bytes.</summary>
     public enum PixelFormats { Rgb24, Rgba32, Bgra32 }
 
     /// <summary>
-    /// One picture, or one piece of an mp4. It belongs to whoever read the event, until <see cref="Release"/>: then
-    /// its memory is used for another picture.
+    /// One picture. It belongs to whoever read the event, until <see cref="Release"/>: then its memory is used for another one.
     /// </summary>
     public sealed class Frame
     {
         readonly FramePool _pool;
         bool _released;
 
-        /// <summary>Raw: rows of Stride bytes, the lowest first with the option Flip. Jpeg and Mp4: the file's bytes.</summary>
+        /// <summary>Raw: rows of Stride bytes, the lowest first with the option Flip. Jpeg: the file's bytes.</summary>
         public byte[] Data { get; }
 
         /// <summary>The turn that it is of, from 1.</summary>
         public long Turn { get; internal set; }
 
-        /// <summary>Number in its turn, from 0, of Count pictures (Count is 0 for a piece of an mp4).</summary>
+        /// <summary>Number in its turn, from 0, of Count pictures.</summary>
         public int Index { get; internal set; }
         public int Count { get; internal set; }
 
-        /// <summary>In pixels; 0 for a piece of an mp4.</summary>
+        /// <summary>In pixels.</summary>
         public int Width { get; private set; }
         public int Height { get; private set; }
 
@@ -36,9 +35,6 @@ namespace AnimeGamer
         public int Stride { get; private set; }
         public PixelFormats PixelFormat { get; private set; }
         public Codecs Codec { get; private set; }
-
-        /// <summary>Of an mp4: the file is whole with this piece.</summary>
-        public bool IsLastPiece { get; private set; }
 
         internal Frame(FramePool pool, int length)
         {
@@ -82,7 +78,6 @@ namespace AnimeGamer
             else if (format.Is("bgra32")) PixelFormat = PixelFormats.Bgra32;
             else if (format.Is("rgb24")) PixelFormat = PixelFormats.Rgb24;
             else throw MsgFields.Bad("pixel_format", "rgb24, rgba32 or bgra32");
-            IsLastPiece = false;
             if (codec.Is("jpeg")) Codec = Codecs.Jpeg;
             else if (!codec.Is("raw")) throw MsgFields.Bad("codec", "raw or jpeg");
             else
@@ -96,14 +91,6 @@ namespace AnimeGamer
                     Buffer.BlockCopy(Data, y * Stride, Data, y * row, row);
                 Stride = row;
             }
-        }
-
-        internal void ReadPiece(MsgView fields)
-        {
-            Index = (int)fields.Int("index", 0, int.MaxValue);
-            IsLastPiece = fields.Flag("last");
-            Count = Width = Height = Stride = 0;
-            Codec = Codecs.Mp4;
         }
     }
 

@@ -1,6 +1,6 @@
 namespace AnimeGamer
 {
-    public enum TurnEventKind { Accepted, Understood, State, Progress, Frame, ClipPiece, Restarting, Done, Error }
+    public enum TurnEventKind { Accepted, Understood, State, Progress, Frame, Restarting, Done, Error }
 
     /// <summary>The server has accepted the turn. Place: turns before it; EstimateSeconds: until it is done.</summary>
     public sealed class Accepted
@@ -113,7 +113,7 @@ namespace AnimeGamer
         public Understood Understood { get { return Data as Understood; } }
         public GameState State { get { return Data as GameState; } }
 
-        /// <summary>Of Frame and ClipPiece: call its Release when it was shown.</summary>
+        /// <summary>Of Frame: call its Release when it was shown.</summary>
         public Frame Frame { get { return Data as Frame; } }
         public Done Done { get { return Data as Done; } }
         public AnimeGamerException Error { get { return Data as AnimeGamerException; } }
@@ -123,13 +123,11 @@ namespace AnimeGamer
         {
             MsgView type = header.Type, fields = header.Fields;
             result = new TurnEvent { Turn = header.Turn, Seq = header.Seq };
-            if (type.Is("frame") || type.Is("clip"))
+            if (type.Is("frame"))
             {
                 if (frame == null) throw new AnimeGamerException("bad_field", "received a frame without its buffer");
-                bool picture = type.Is("frame");
-                if (picture) frame.ReadPicture(fields);
-                else frame.ReadPiece(fields);
-                result.Kind = picture ? TurnEventKind.Frame : TurnEventKind.ClipPiece;
+                frame.ReadPicture(fields);
+                result.Kind = TurnEventKind.Frame;
                 frame.Turn = header.Turn;
                 result.Data = frame;
             }

@@ -318,7 +318,6 @@ namespace AnimeGamer
                 case TurnEventKind.State: onState.Invoke(next.State); break;
                 case TurnEventKind.Progress: onProgress.Invoke((float)next.Step / next.Steps); break;
                 case TurnEventKind.Frame: _display.Add(next.Frame); break;
-                case TurnEventKind.ClipPiece: next.Frame.Release(); break;
                 case TurnEventKind.Done:
                     _turn = null;
                     _display.EndClip();
