@@ -164,8 +164,9 @@ def test_a_game_from_a_picture_is_that_of_the_python_client(build: Path, tmp_pat
     drivers = Process([str(build / "tests" / "driver")]), Process(conformance.PYTHON)
     options = ("--plan", "fast", "--threads", "1")
     with LiveServer(open_bundle("pocket").folder, tmp_path / "state", *options, device="cpu") as server:
+        address = stories.address_of(server.ready())
         for driver in drivers:
-            assert driver.ask(f"new tcp://127.0.0.1:{server.ready().port} 60") == "ok"
+            assert driver.ask(f"new {address} 60") == "ok"
         picture = shutil.copy(PICTURE, tmp_path / "start.jpg")  # drivers take no path with a space
         game = f"open-picture 7 {picture} gently wave", "turn a Tofi waves."
         native, python = ([driver.ask(line) for line in game] for driver in drivers)

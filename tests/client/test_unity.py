@@ -274,7 +274,7 @@ def test_the_readmes_four_steps_lead_to_a_picture(build: MonoBuild, server: Live
 def test_the_package_is_whole() -> None:
     manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
     assert manifest["version"] == animegamer_rt.__version__
-    assert [(PACKAGE / sample["path"]).is_dir() for sample in manifest["samples"]] == [True] * 3
+    assert [(PACKAGE / sample["path"]).is_dir() for sample in manifest["samples"]] == [True] * 2
     metas = {path: path.with_name(f"{path.name}.meta") for path in program("make_metas").assets()}
     assert [path for path, meta in metas.items() if not meta.is_file()] == [], "run client/unity/Tests~/make_metas.py"
     guids = [re.findall(r"^guid: ([0-9a-f]{32})$", meta.read_text(), re.MULTILINE)[0] for meta in metas.values()]

@@ -209,12 +209,6 @@ namespace UnityEngine
         public void SetPropertyBlock(MaterialPropertyBlock properties) { }
     }
 
-    public class TextAsset : Object
-    {
-        public TextAsset(string text) { this.text = text; }
-        public string text { get; private set; }
-    }
-
     public static class Time
     {
         static readonly System.Diagnostics.Stopwatch Clock = System.Diagnostics.Stopwatch.StartNew();
