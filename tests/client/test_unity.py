@@ -210,7 +210,7 @@ def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: Mo
     assert said == ["unloaded 20 times, 13 turns"]
 
 
-def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
+def test_components_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
     refused, played = build.run("engine", stories.address_of(server))
     assert played == "two plays of one game"
     assert refused == "warning: AnimeGamer: a turn is running; wait for its end, or call SayInstead", (

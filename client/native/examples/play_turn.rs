@@ -13,8 +13,6 @@ struct Options {
     codec: c_int,
     flip: c_int,
     jpeg_quality: c_int,
-    log: *const c_void,
-    log_user: *mut c_void,
 }
 #[repr(C)]
 struct Fault {

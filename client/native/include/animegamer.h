@@ -3,8 +3,7 @@
  * A request returns at once. Its answers are events, which ag_poll returns one at a time on the game's thread. A thread
  * inside the client owns the sockets, connects again when a connection is lost, and asks for what is missing.
  *
- * Threads: call a client from any thread, but ag_poll, ag_client_close and ag_client_free from one thread only. Callbacks run
- * inside ag_poll. Text is UTF-8 and ends with a zero byte. No function throws, and none blocks for the network.
+ * Threads: call a client from any thread, but ag_poll, ag_client_close and ag_client_free from one thread only. Text is UTF-8 and ends with a zero byte. No function throws, and none blocks for the network.
  */
 #ifndef ANIMEGAMER_H
 #define ANIMEGAMER_H
@@ -62,10 +61,6 @@ typedef struct ag_error {
 
 typedef enum ag_pixel_format { AG_RGBA32 = 0, AG_BGRA32 = 1, AG_RGB24 = 2 } ag_pixel_format;
 typedef enum ag_codec { AG_RAW = 0, AG_JPEG = 1 } ag_codec;
-typedef enum ag_log_level { AG_LOG_DEBUG = 0, AG_LOG_INFO = 1, AG_LOG_WARNING = 2 } ag_log_level;
-
-/* Called inside ag_poll. It may call any function of this library, ag_client_close and ag_client_free too. */
-typedef void (*ag_log_function)(void *user, ag_log_level level, const char *text);
 
 typedef struct ag_options {
     size_t size;         /* of the caller's struct; set by ag_options_init */
@@ -75,8 +70,6 @@ typedef struct ag_options {
     ag_codec codec;
     int flip;         /* 1: rows run bottom-up */
     int jpeg_quality; /* 1..100, default 90 */
-    ag_log_function log;
-    void *log_user;
 } ag_options;
 
 /* The defaults. size: sizeof(ag_options) of the caller, which the macro gives. */
@@ -89,7 +82,7 @@ AG_API ag_client *ag_client_new(const ag_options *options);
 /* Disconnect and end the thread, without waiting for the network. The games stay on the server. Afterwards every call
  * answers AG_CLOSED, and no thread writes to your buffers. Calling it twice is fine. */
 AG_API void ag_client_close(ag_client *client);
-/* Close, and release the memory. NULL is fine. Within a callback the memory goes when ag_poll returns (NULL). */
+/* Close, and release the memory. NULL is fine. */
 AG_API void ag_client_free(ag_client *client);
 /* The error of this thread's last call that did not return AG_OK; valid until this thread's next call. */
 AG_API const ag_error *ag_last_error(void);

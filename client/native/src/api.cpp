@@ -66,8 +66,8 @@ ag_result start(ag_client *client, const ag_game *game, Verb verb, const char *t
 }
 
 constexpr std::size_t most_wishes = 16;
-/// The oldest struct of version 1 ends with `log_user`; the bound guards against a size that was never set.
-constexpr std::size_t least_options_bytes = offsetof(ag_options, log_user) + sizeof(void *), most_options_bytes = 4096;
+/// The oldest struct of version 1 ends with `jpeg_quality`; the bound guards against a size that was never set.
+constexpr std::size_t least_options_bytes = offsetof(ag_options, jpeg_quality) + sizeof(int), most_options_bytes = 4096;
 
 /// Fill the caller's struct, which may be older and smaller, or newer and larger, than this library's.
 template <typename Struct> void copy_to_caller(Struct *to, std::size_t size, const Struct &from) {
@@ -172,16 +172,11 @@ void ag_client_close(ag_client *client) {
 }
 
 void ag_client_free(ag_client *client) {
-    ag_client_close(client);
-    if (client != nullptr && client->client.polling()) {
-        client->client.free_when_polled();
-    } else {
-        delete client;
-    }
+    delete client;
 }
 
 const ag_event *ag_poll(ag_client *client) {
-    if (client == nullptr || client->client.polling()) {
+    if (client == nullptr) {
         return nullptr;
     }
     const ag_event *event = nullptr;
@@ -189,10 +184,6 @@ const ag_event *ag_poll(ag_client *client) {
         event = client->client.poll();
         return AG_OK;
     });
-    if (client->client.must_be_freed()) {
-        delete client;
-        return nullptr;
-    }
     return event;
 }
 

@@ -122,7 +122,6 @@ void Channel::link_ready() {
 
 void Channel::make_ready() {
     phase_ = Phase::ready;
-    log(AG_LOG_INFO, "connected to " + address_.text);
     const auto calls = calls_;
     for (const auto &call : calls) {
         send_call(call);
@@ -130,9 +129,8 @@ void Channel::make_ready() {
 }
 
 void Channel::lost(const std::string &trouble) {
-    if (!trouble.empty() && trouble != trouble_) {
+    if (!trouble.empty()) {
         trouble_ = trouble;
-        log(AG_LOG_WARNING, address_.text + ": " + trouble);
     }
     if (phase_ == Phase::ready && hello_) {
         Slot *slot = events_.take();
@@ -162,7 +160,6 @@ void Channel::fail(Call &call, const Fault &fault) {
 void Channel::fail_all(const Fault &fault) {
     Fault with_address = fault;
     with_address.text = address_.text + ": " + fault.text;
-    log(AG_LOG_WARNING, with_address.text);
     for (const auto &call : calls_) {
         fail(*call, with_address);
     }
@@ -180,15 +177,6 @@ void Channel::push_error(const Call &call, const Fault &fault) {
     slot->event.game = call.game ? call.game->number : 0;
     slot->event.turn = call.turn;
     events_.push(slot);
-}
-
-void Channel::log(ag_log_level level, const std::string &text) {
-    Slot *slot = events_.take();
-    slot->reset(AG_EVENT_ERROR, 0);
-    slot->is_log = true;
-    slot->level = level;
-    slot->set_error({AG_OK, "", text, ""});
-    events_.push_log(slot);
 }
 
 double Channel::wait_s() const {
@@ -272,7 +260,6 @@ void Channel::retry_starved() {
         }
         call->heard_at = now_; // the game does not read: the server is not late
         if (events_.has_room()) {
-            log(AG_LOG_INFO, "asking again for turn " + std::to_string(call->turn) + " after event " + std::to_string(call->seq));
             send_call(call);
         } else {
             any = true;

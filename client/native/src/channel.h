@@ -69,7 +69,6 @@ private:
     std::uint64_t send(const Request &request);
     void forget_ended();
     Fault timed_out() const;
-    void log(ag_log_level level, const std::string &text);
 
     // incoming.cpp: what arrives
     PartReceiver::Place place_buffer(const Header &header, std::size_t size) override;

@@ -36,18 +36,8 @@ void Client::close() {
 }
 
 const ag_event *Client::poll() {
-    while (!closed()) {
-        const Slot *slot = events_.poll(held_);
-        if (slot == nullptr || !slot->is_log) {
-            return slot == nullptr ? nullptr : &slot->event;
-        }
-        if (settings_.log != nullptr) {
-            polling_ = true;
-            settings_.log(settings_.log_user, slot->level, slot->event.of.error.text);
-            polling_ = false;
-        }
-    }
-    return nullptr;
+    const Slot *slot = closed() ? nullptr : events_.poll(held_);
+    return slot == nullptr ? nullptr : &slot->event;
 }
 
 void Client::give(Buffer buffer) {

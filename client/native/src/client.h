@@ -20,8 +20,6 @@ struct Settings {
     Address turns, control;
     double timeout_s = 30.0;
     Request hello{"hello"};
-    ag_log_function log = nullptr;
-    void *log_user = nullptr;
 };
 
 /// Read and check the options. What is wrong is this thread's last error.
@@ -36,12 +34,8 @@ public:
     /// End the thread. Afterwards nothing of the caller's is used.
     void close();
     bool closed() const { return stop_.load(); }
-    /// The next event; calls the log function.
+    /// The next event; nullptr if there is none.
     const ag_event *poll();
-    /// Whether `poll` is on the stack of this thread's caller.
-    bool polling() const { return polling_; }
-    void free_when_polled() { free_when_polled_ = true; }
-    bool must_be_freed() const { return free_when_polled_ && !polling_; }
 
     void give(Buffer buffer);
     /// Start a request; `number` is set to its number. Returns a fault if it is too large.
@@ -74,7 +68,6 @@ private:
     ag_request last_number_ = 0;
     std::vector<std::shared_ptr<Call>> taken_, cancels_; // of the I/O thread
     Slot *held_ = nullptr;                               // of the game's thread: the event that it reads
-    bool polling_ = false, free_when_polled_ = false;
     std::mutex closing_;
     std::thread thread_;
 };

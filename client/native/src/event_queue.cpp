@@ -36,7 +36,6 @@ void Slot::reset(ag_event_type type, std::size_t text_bytes) {
     strings.clear();
     people.clear();
     answers.clear();
-    is_log = false;
 }
 
 void Slot::set_error(const Fault &fault) {
@@ -94,7 +93,7 @@ void EventQueue::push(Slot *slot) {
 void EventQueue::push_connection(Slot *slot) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto only_tells = [](const Slot &other) {
-        return !other.is_log && other.event.request == 0 &&
+        return other.event.request == 0 &&
                (other.event.type == AG_EVENT_CONNECTED || other.event.type == AG_EVENT_DISCONNECTED);
     };
     if (last_ != nullptr && only_tells(*last_)) {
@@ -104,15 +103,6 @@ void EventQueue::push_connection(Slot *slot) {
         release(slot);
     } else {
         append(slot);
-    }
-}
-
-void EventQueue::push_log(Slot *slot) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (events_ < enough_events / 4) {
-        append(slot);
-    } else {
-        release(slot);
     }
 }
 

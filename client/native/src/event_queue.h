@@ -32,8 +32,6 @@ struct Slot {
     std::vector<const char *> strings;
     std::vector<ag_person> people;
     std::vector<ag_answer> answers;
-    bool is_log = false;
-    ag_log_level level = AG_LOG_DEBUG;
     Slot *next = nullptr;
 
     /// Make it an event that holds nothing yet. text_bytes: the most that its texts need, a zero byte for each included.
@@ -64,8 +62,6 @@ public:
     void push(Slot *slot);
     /// The same for an event that only tells the connection's state: it takes the place of an unread one before it.
     void push_connection(Slot *slot);
-    /// The same for a line of the log: with many events unread it is dropped.
-    void push_log(Slot *slot);
     void drop(Slot *slot);
     bool full();
     /// A free buffer of so many bytes or more; without data if there is none.

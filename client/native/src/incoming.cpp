@@ -66,7 +66,7 @@ PartReceiver::Place Channel::place_buffer(const Header &header, std::size_t size
     if (size > events_.largest_buffer()) {
         const auto largest = events_.largest_buffer();
         fail(*call, {AG_BUFFER, "buffer",
-                     "a picture or piece has " + std::to_string(size) + " bytes; " +
+                     "a picture has " + std::to_string(size) + " bytes; " +
                          (largest == 0 ? "no buffer was given" : "the largest buffer given has " + std::to_string(largest)),
                      "call ag_give_buffer with buffers of welcome.buffer_bytes before the turn, then ag_replay"});
         return place;
@@ -221,7 +221,6 @@ Fault Channel::process_turn(const std::shared_ptr<Call> &call, const Header &hea
     if (header.seq > call->seq + 1 && (call->gap_after != call->seq || done)) {
         // A gap is asked for once, as the server may drop the same messages again; and once more after `done`.
         call->gap_after = call->seq;
-        log(AG_LOG_INFO, "events of turn " + std::to_string(call->turn) + " after " + std::to_string(call->seq) + " are missing; asking again");
         call_of_request_[send(replay_of(*call))] = call;
     }
     return {};

@@ -57,8 +57,6 @@ ag_result read_options(const ag_options &given, Settings &settings) {
         return invalid("jpeg_quality is not within 1..100", "give 1..100");
     }
     settings.timeout_s = given.timeout_s;
-    settings.log = given.log;
-    settings.log_user = given.log_user;
     settings.hello.integers("versions", {1})
         .text("client", "animegamer-client (native)")
         .text("pixel_format", formats[format])

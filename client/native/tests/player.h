@@ -37,8 +37,6 @@ public:
         ag_options_init(&options);
         options.address = address.c_str();
         options.timeout_s = timeout_s;
-        options.log = [](void *user, ag_log_level, const char *text) { static_cast<Player *>(user)->logged(text); };
-        options.log_user = this;
         if (change) {
             change(options);
         }
@@ -144,7 +142,6 @@ public:
 
     ag_client *client = nullptr;
     std::function<void(const Seen &)> during;            // called for each event of a turn
-    std::function<void(const char *)> logged = [](const char *) {};
 
 private:
     Seen keep(const ag_event &event) {

@@ -5,7 +5,7 @@ using UnityEngine;
 
 namespace AnimeGamer.Driver
 {
-    /// <summary>Runs the Unity layer's components and samples in a game loop of stubs, against a live server.</summary>
+    /// <summary>Runs the Unity layer's components in a game loop of stubs, against a live server.</summary>
     static class Engine
     {
         public static void Run(string address)

@@ -49,7 +49,7 @@ namespace AnimeGamer.Driver
                 Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
             }
             bool ofTurn = header.Turn > 0 && !header.Type.Is("error") && !header.Type.Is("offer") && !header.Type.Is("wished");
-            if (ofTurn) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
+            if (ofTurn) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _) != header.Type.Is("clip"), "a known event, or an mp4");
             if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
             if (header.Type.Is("opened")) SessionInfo.Read(header);
             if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
