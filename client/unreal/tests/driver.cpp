@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "AnimeGamerComponent.h"
+#include "AnimeGamerGame.h"
 #include "AnimeGamerPlayTurn.h"
 #include "AnimeGamerSettings.h"
 #include "AnimeGamerSubsystem.h"
@@ -64,7 +64,7 @@ struct Heard {
 };
 
 std::atomic<bool> Running{true};
-int Announced = 0; // OnFrame of the component
+int Announced = 0; // OnFrame of the game
 std::atomic<int> Drawn{0};    // pictures that a draw has found in the texture
 UAnimeGamerGame* Watched = nullptr;
 
@@ -131,13 +131,11 @@ UAnimeGamerSubsystem* begin() {
 
 void start_from_picture(const char* File) {
 	UAnimeGamerSubsystem* const Subsystem = begin();
-	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
 	int Connected = 0;
 	Subsystem->OnConnected.Listen([&](const FAnimeGamerWelcome&) { ++Connected; });
-	Component->BeginPlay(); // it asks for a new game, which the picture's replaces before it is open
-	UAnimeGamerGame* const Game = Component->Game;
+	UAnimeGamerGame* const Game = Subsystem->GetGame(TEXT("Game")); // it asks for a new game, which the picture's replaces before it is open
 	std::vector<std::string> Offered;
-	Component->OnOffers.Listen([&](const TArray<FString>& Now) {
+	Game->OnOffers.Listen([&](const TArray<FString>& Now) {
 		Offered.clear();
 		for (int32 Number = 0; Number < Now.Num(); ++Number) {
 			Offered.push_back(text(Now[Number]));
@@ -179,10 +177,9 @@ void start_from_picture(const char* File) {
 void be_refused() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 	std::string Error;
-	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
-	Component->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
-	Component->BeginPlay();
-	check(!Component->Say(TEXT("Mia waves.")) && Error == "invalid", "the component says so");
+	UAnimeGamerGame* const Game = Subsystem->GetGame(TEXT("Game"));
+	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
+	check(!Game->Say(TEXT("Mia waves.")) && Error == "invalid", "the game says so");
 	Heard refused(TEXT("Mia waves."));
 	CollectGarbage();
 	check(refused.Error == "invalid" && refused.ended() && refused.Remedy.find("tcp://HOST:PORT") != std::string::npos, "and the node, with what to do");
@@ -253,10 +250,8 @@ void show() {
 void play() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 
-	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
-	Component->BeginPlay();
-	Watched = Component->Game;
-	Component->OnFrame.Listen([](UTexture2D*, int32, int32) { ++Announced; });
+	UAnimeGamerGame* const Same = Watched = Subsystem->GetGame(TEXT("Game"));
+	Same->OnFrame.Listen([](UTexture2D*, int32, int32) { ++Announced; });
 	for (int turn = 1; turn <= 2; ++turn) {
 		Heard heard(TEXT("Mia waves."));
 		loop("the end of a clip", [&] { return heard.ended(); });
@@ -277,7 +272,6 @@ void play() {
 	std::puts("say instead");
 
 	// What a game has besides turns.
-	UAnimeGamerGame* const Same = Component->Game;
 	int Listed = 0, Shared = -1, Kept = -1;
 	std::string Last, Branch;
 	Same->OnListed.Listen([&](const TArray<FAnimeGamerTurn>& Turns, bool) { Listed = Turns.Num(); Last = text(Turns[Listed - 1].Instruction); });
@@ -301,21 +295,13 @@ void play() {
 	loop("a turn of the branch", [&] { return OtherTurns == 2; });
 	std::puts("list, branch, replay, rewind");
 
-	// The next level: another component, the same game, its picture at once.
-	UTexture2D* const Picture = Component->Game->GetTexture();
-	Component->EndPlay(EEndPlayReason::LevelTransition);
-	Component->RemoveFromRoot();
-	UAnimeGamerComponent* const Next = rooted<UAnimeGamerComponent>();
-	Next->OnFrame.Listen([&](UTexture2D* Texture, int32 Turn, int32 Index) { check(Texture == Picture && Turn > 0 && Index >= 0, "the picture of the last level"); });
-	Next->BeginPlay();
-	check(Next->Game != nullptr && Next->Game->GetTexture() == Picture, "the game outlives its level");
-	Next->OnFrame.Bound.clear();
-	const FString Token = Next->Game->GetToken();
+	UTexture2D* const Picture = Same->GetTexture();
+	check(Subsystem->GetGame(TEXT("Game")) == Same && Picture != nullptr, "the next level has the same game, and its picture");
+	const FString Token = Same->GetToken();
 	std::puts("next level");
 
 	// The second Play, within a turn of the first.
-	Next->Say(TEXT("Mia jumps."));
-	Next->EndPlay(EEndPlayReason::EndPlayInEditor);
+	Same->Say(TEXT("Mia jumps."));
 	Subsystem->Deinitialize();
 	Watched = nullptr; // it is collected
 	UAnimeGamerSubsystem* const Again = NewObject<UAnimeGamerSubsystem>();

@@ -322,14 +322,6 @@ public:
 	TObjectPtr<UGameInstance> Instance;
 };
 inline UWorld* GStubWorld = nullptr;
-namespace EEndPlayReason { enum Type { Destroyed, LevelTransition, EndPlayInEditor, RemovedFromWorld, Quit }; }
-class UActorComponent : public UObject {
-public:
-	using Super = UActorComponent;
-	virtual void BeginPlay() {}
-	virtual void EndPlay(const EEndPlayReason::Type) {}
-	UWorld* GetWorld() const override { return GStubWorld; }
-};
 enum class EGetWorldErrorMode { ReturnNull, LogAndReturnNull, Assert };
 class UEngine : public UObject {
 public:
