@@ -35,7 +35,7 @@ class Driver:
         self._seen: list[Event] = []
         self._understood = ""
         self._token = ""
-        self._options: tuple[str, float, dict[str, str]] = ("", 0.0, {})
+        self._options = "", 0.0
 
     def answer(self, line: str) -> str:
         """Carry out one command."""
