@@ -33,7 +33,6 @@ def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(run, "PLAYER_COUNTS", (1, 3))
         patch.setattr(run, "PLAYER_COUNTS_COMPUTED", (1, 2))
         patch.setattr(run, "FAST", "balanced")
-        patch.setattr(run, "CONNECTIONS", 5)
         patch.setattr(run, "WINDOW_FULL", 1)
         assert bench_serve(str(bundle), "exact", 1, folder, turn_s=0.01) == 0
     return folder
@@ -68,9 +67,6 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert all(entry["turn_s"]["p50"] >= entry["first_frame_s"]["p50"] for entry in record["crowd"])
     cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
     assert cancelled == [1, 1], "a turn that was cancelled has not ended"
-    assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
-    (idle,) = record["idle"]
-    assert 0 <= idle["processor_share"] < 1
 
 
 def test_a_turns_figures_are_between_its_events() -> None:

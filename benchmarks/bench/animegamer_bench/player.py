@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import zmq
 
 from animegamer_rt.engine_config import EngineConfig
@@ -26,7 +24,6 @@ from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from .turns import describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
-MEMORY = "animegamer_process_resident_memory_bytes"
 LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
 """Settings that never refuse a turn."""
 TIMEOUT_S = 120.0
@@ -56,12 +53,11 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, creationflags=group
             )
-        self.port, self._page = 0, ""
+        self.port = 0
 
     def __enter__(self) -> ServerProcess:
         try:
             self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
-            self._page = self._await(1, "metrics on http://").rpartition(" ")[2]
         except BaseException:
             self._end()
             raise
@@ -69,27 +65,6 @@ class ServerProcess:
 
     def __exit__(self, *_: object) -> None:
         self._end()
-
-    def metric(self, name: str) -> float | None:
-        """A metric without labels; None if this system does not have it."""
-        local = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with local.open(self._page, timeout=END_S) as answer:
-            lines = answer.read().decode().splitlines()
-        return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), None)
-
-    def resident_mib(self) -> float | None:
-        """Resident memory of the server process; None if the system does not report it."""
-        size = self.metric(MEMORY)
-        return None if size is None else size / 2**20
-
-    def processor_share(self, seconds: float) -> dict[str, float]:
-        """The share of a core used by the server process, without its worker, during the block."""
-        process, started = psutil.Process(self._process.pid), time.perf_counter()
-        before = process.cpu_times()
-        time.sleep(seconds)
-        after, over = process.cpu_times(), time.perf_counter() - started
-        used = after.user + after.system - before.user - before.system
-        return {"processor_share": round(used / over, 5), "seconds": round(over, 1)}
 
     def _await(self, stream: int, text: str) -> str:
         until = time.monotonic() + START_S

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench serve`: the time and memory that the server adds to the engines', measured by a client.
+"""`animegamer-rt bench serve`: the time that the server adds to the engines', measured by a client.
 
 The client runs in the command's process; the server and its worker are separate processes, as usual. One function per
 figure; `bench_serve` runs them, prints the figures with their goals and writes the record.
@@ -36,18 +36,12 @@ FAST = "fast"
 GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
-    "mib_per_session": 1.0,
-    "processor_share": 0.005,
 }
-"""overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. processor_share: of a core,
-by an idle server."""
-KINDS = ("overhead", "idle", "transfer", "crowd", "cancel", "memory")
+"""overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one."""
+KINDS = ("overhead", "transfer", "crowd", "cancel")
 """Record fields with one entry per measured server."""
-IDLE_S_PER_TURN = 1.0
-"""Seconds that an idle server is watched, per turn of the other measurements."""
 WINDOW_FULL = 5
 """Turns after which a game's history window is full, in every bundle so far."""
-CONNECTIONS = 100
 FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
 
 Figures = dict[str, Any]
@@ -92,7 +86,7 @@ def bench_serve(
 
 def _measure(bundle: Bundle, plan: str, turns: int, workers: int, turn_s: float, folder: Path) -> Figures:
     """Record fields: all figures, with one server per pair of bundle and engines."""
-    idle_s, simulated = turns * IDLE_S_PER_TURN, f"simulated:{turn_s:g}"
+    simulated = f"simulated:{turn_s:g}"
     geometry, full = bundle.manifest.geometry, write_full_size(folder / "bundle", bundle)
     deadline_s = round(geometry.frames / geometry.fps, 4)
     found: Figures = {kind: [] for kind in KINDS}
@@ -120,12 +114,10 @@ def _measure(bundle: Bundle, plan: str, turns: int, workers: int, turn_s: float,
         with serve(one, simulated) as served:
             note("overhead", one, simulated, overhead(served, turns))
             if one is bundle:
-                note("idle", one, simulated, idle(served, idle_s))
                 crowd([served], PLAYER_COUNTS, 2 * turns, plan)
         with serve(one, "simulated:0") as served:
             for codec in CODECS:
                 note("transfer", one, "simulated:0", transfer(served, codec, turns))
-            note("memory", one, "simulated:0", memory(served, 8 * turns if one is bundle else turns))
     plans = [plan, *([FAST] if FAST in bundle.manifest.plans and plan != FAST else [])]
     with ExitStack() as stack:
         servers: list[ServerProcess] = []
@@ -152,14 +144,6 @@ def overhead(served: ServerProcess, turns: int) -> Figures:
             player.play()
         played = [player.play() for _ in range(turns)]
     return _over(played, "overhead_s", "outside_s", "turn_s", "state_s", "state_overhead_s", "first_frame_s")
-
-
-def idle(served: ServerProcess, seconds: float) -> Figures:
-    """The share of a core used by the server process while one player is connected and idle."""
-    with Player(served.port) as player:
-        player.open()
-        player.play()
-        return {"player": "reads", **served.processor_share(seconds)}
 
 
 def transfer(served: ServerProcess, codec: str, turns: int) -> Figures:
@@ -212,32 +196,6 @@ def _waits(played: Sequence[TurnTiming], deadline_s: float) -> Figures:
         **_over(played, "turn_s", "state_s", "first_frame_s"),
         "deadline_s": deadline_s,
         "goodput": round(statistics.fmean(turn_s <= deadline_s for turn_s in turns_s), 4),
-    }
-
-
-def memory(served: ServerProcess, sessions: int) -> Figures:
-    """Server memory per idle session with one finished turn, and per connection after hello."""
-    with Player(served.port) as player:
-
-        def play(count: int) -> float | None:
-            for _ in range(count):
-                player.open()
-                player.play()
-            return served.resident_mib()
-
-        before, after = play(2 * WINDOW_FULL), play(sessions)
-    with ExitStack() as stack:
-        for _ in range(CONNECTIONS):
-            stack.enter_context(Player(served.port))
-        connected = served.resident_mib()
-    figures: Figures = {"sessions": sessions, "connections": CONNECTIONS}
-    if before is None or after is None or connected is None:
-        return figures
-    return figures | {
-        "front_mib_before": round(before, 2),
-        "front_mib_after": round(after, 2),
-        "mib_per_session": round((after - before) / sessions, 4),
-        "mib_per_connection": round((connected - after) / CONNECTIONS, 4),
     }
 
 

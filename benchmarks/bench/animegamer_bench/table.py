@@ -95,18 +95,6 @@ def rows(record: Record) -> Iterator[Row]:
             loss, goal, count = entry["lost"], goals["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
             yield Row(what, place(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
-    for entry in record["idle"]:
-        share, goal = entry["processor_share"], goals["processor_share"]
-        what = f"idle server, share of a core; a player {entry['player']}"
-        yield Row(what, place(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
-    for entry in record["memory"]:
-        size, each, goal = entry.get("mib_per_session"), "server memory of an idle session", goals["mib_per_session"]
-        if size is None:
-            yield Row(each, place(entry), "not measured")
-            continue
-        count, connection = str(entry["sessions"]), f"{entry['mib_per_connection']:.3f} MiB"
-        yield Row(each, place(entry), f"{size:.3f} MiB", "", count, f"<= {goal:g} MiB", size <= goal)
-        yield Row("server memory of a connection", place(entry), connection, "", str(entry["connections"]))
 
 
 def _waits(entry: Mapping[str, Any]) -> Iterator[Row]:
