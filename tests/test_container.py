@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import PORT
-from animegamer_rt.serving.wire import CODES, STAGES
+from animegamer_rt.serving.wire.schema import CODES, STAGES
 
 DOCKER = ROOT / "docker"
 

@@ -15,7 +15,7 @@ import zmq
 
 from animegamer_client import Client, ServerRefused
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, Message, decode, encode
 
 from .faulty_worker import POISON
 from .player import Player

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from animegamer_rt.backends.onnxruntime.engines import Reader
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.worker import __main__ as worker
 from animegamer_rt.serving.worker import loop
 

@@ -35,7 +35,7 @@ from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment  # noqa: E402
 from animegamer_rt.serving.server.config_file import print_config  # noqa: E402
 from animegamer_rt.serving.server.options import ServeOptions  # noqa: E402
-from animegamer_rt.serving.store import Store  # noqa: E402
+from animegamer_rt.serving.store.store import Store  # noqa: E402
 from benchmarks.soak.conductor import Conductor  # noqa: E402
 from benchmarks.soak.player import Player  # noqa: E402
 from benchmarks.soak.schedule import GAME_TURNS, LONGEST_S, faults  # noqa: E402

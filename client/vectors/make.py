@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.serving.wire import VERSION, Message, encode
+from animegamer_rt.serving.wire.codec import Message, encode
+from animegamer_rt.serving.wire.schema import VERSION
 from tables import parts
 
 CLIENT = Path(__file__).resolve().parent.parent

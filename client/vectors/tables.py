@@ -6,19 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from animegamer_rt.language.answers import ANSWERS
-from animegamer_rt.serving.wire import (
-    CLIENT_LIMITS,
-    CODES,
-    HEADER,
-    MESSAGES,
-    SERVER_LIMITS,
-    Field,
-    Message,
-    MessageType,
-    Sender,
-    allowed,
-    encode,
-)
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS, SERVER_LIMITS, Message, encode
+from animegamer_rt.serving.wire.schema import CODES, HEADER, MESSAGES, Field, MessageType, Sender, allowed
 
 _SOCKETS = {"T": "turns", "C": "control", "TC": "turns, control"}
 

@@ -15,7 +15,7 @@ from animegamer_bench.player import ServerProcess, TurnTiming
 from animegamer_bench.records import read_records
 from animegamer_bench.serve import bench_serve
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 
 
 @pytest.fixture(scope="module")

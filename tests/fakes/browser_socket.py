@@ -11,7 +11,7 @@ from live_server import TIMEOUT_S, LiveServer, until_timeout
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, Message, decode
 
 JSON, MSGPACK = "animegamer.v1.json", "animegamer.v1.msgpack"
 

@@ -25,7 +25,7 @@ from typing import Any
 import zmq
 
 from animegamer_rt.cli import main
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, Message, decode, encode
 
 SOON = "from animegamer_rt.serving.server import workers; workers.BACKOFF_S = 0.05"
 """Workers that died are started again soon."""

@@ -18,8 +18,9 @@ from animegamer_rt.serving.server.jobs import Job
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.requests import Requests
 from animegamer_rt.serving.server.storage import Storage
-from animegamer_rt.serving.store import Store, StoredTurn
-from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import StoredTurn
+from animegamer_rt.serving.wire.codec import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnResult
 from animegamer_rt.state.game import CharacterState, GameState
 

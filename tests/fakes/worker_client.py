@@ -12,7 +12,7 @@ import zmq
 
 from animegamer_rt.noise import VERSION
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.codec import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import ExportJob, FrameOptions, TurnJob, TurnResult
 from animegamer_rt.serving.worker.loop import Worker
 from animegamer_rt.state.game import CharacterState, TurnRecord

@@ -19,7 +19,7 @@ from animegamer_rt.errors import ServerError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.server.config_file import print_config
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, Message, decode, encode
 
 from .turns import describe_failure
 

@@ -23,7 +23,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.profiling.host import describe_host, environment
-from animegamer_rt.serving.wire import CODECS
+from animegamer_rt.serving.wire.schema import CODECS
 
 from .machine import machine_facts, read_machine, watch_alone
 from .player import Player, ServerProcess, TurnTiming, play_together

@@ -16,8 +16,10 @@ from animegamer_rt.serving.server.ahead import MAX_BEGUN
 from animegamer_rt.serving.server.dispatch import PREDICT_AGAIN_S
 from animegamer_rt.serving.server.effects import Counted
 from animegamer_rt.serving.server.storage import EXPORTS_KEPT
-from animegamer_rt.serving.store import Quota, Store, StoredTurn
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.store.database import Quota
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import StoredTurn
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted
 from animegamer_rt.state.game import CharacterState
 

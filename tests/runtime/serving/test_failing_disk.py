@@ -14,7 +14,7 @@ import pytest
 from simulated_server import SimulatedServer
 
 from animegamer_rt.serving.server.jobs import Job, Turn
-from animegamer_rt.serving.store import FILE, Store
+from animegamer_rt.serving.store.store import FILE, Store
 
 ENDS = ("done", "storage", "cancelled", "draining")
 DISKS = {

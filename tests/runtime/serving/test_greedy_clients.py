@@ -9,8 +9,8 @@ import pytest
 from simulated_server import SHOT, Game, Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.serving.server.dispatch import PREDICTION_TURNS
-from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.wire.codec import Message
 
 TURN_S = 1.0
 HOLDERS = 3

@@ -16,7 +16,7 @@ from animegamer_rt.errors import AnimeGamerError, BackendError, ConfigError, Pro
 from animegamer_rt.serving.server.dispatch import REFUSED_S, REMEMBERED_S, REPLACED_S
 from animegamer_rt.serving.server.effects import Lost
 from animegamer_rt.serving.server.server import MAX_STEP_S, AwakeClock
-from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.client_errors import client_text
 
 LOAD_S, DEATH_S = 6.0, 0.2

@@ -16,7 +16,7 @@ from simulated_server import Listener, SimulatedServer, SimulatedWorker
 from test_failing_disk import DISKS, STATEMENTS, FailingDisk
 
 from animegamer_rt.serving.server.jobs import Played, Replay, Subscriber, Turn
-from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 FRAMES = 3

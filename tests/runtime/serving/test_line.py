@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from simulated_server import SHOT, Game, Listener, SimulatedServer, SimulatedWorker
 
-from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.wire.codec import Message
 
 LONGEST_S = 3.0
 """A slow player's turn; everybody else's takes a second."""

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.store import Store, StoredTurn, database, store
+from animegamer_rt.serving.store import database, store
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import StoredTurn
 from animegamer_rt.state.game import GameState
 
 apsw: Any = pytest.importorskip("apsw", reason="records the writes of SQLite: pip install apsw")

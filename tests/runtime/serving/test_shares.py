@@ -18,8 +18,8 @@ from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.queue import SESSION_IN_USE_S
 from animegamer_rt.serving.shares import FullError, Share, Worth
-from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.wire.codec import Message
 
 
 @pytest.fixture

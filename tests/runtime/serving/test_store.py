@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_rt.serving.store import (
-    Quota,
-    SessionRefusedError,
-    Store,
-    StoredSession,
-    StoredTurn,
-    TurnContext,
-)
+from animegamer_rt.serving.store.database import Quota
+from animegamer_rt.serving.store.errors import SessionRefusedError
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import StoredSession, StoredTurn, TurnContext
 from animegamer_rt.state.game import CharacterState, GameState, Scene
 
 WINDOW_TURNS = 3

@@ -13,8 +13,12 @@ import pytest
 from test_store import game, play
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.store import FILE, Quota, Store, StoredTurn, StoreFullError, database
+from animegamer_rt.serving.store import database
+from animegamer_rt.serving.store.database import Quota
+from animegamer_rt.serving.store.errors import StoreFullError
 from animegamer_rt.serving.store.schema import SCHEMA_VERSION, SCRIPTS
+from animegamer_rt.serving.store.store import FILE, Store
+from animegamer_rt.serving.store.turns import StoredTurn
 from animegamer_rt.state.game import CharacterState, GameState
 
 

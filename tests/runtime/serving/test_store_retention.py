@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import CHECKPOINT_TURNS, Quota, SessionRefusedError, Store, StoredTurn, StoreFullError
+from animegamer_rt.serving.store.database import Quota
+from animegamer_rt.serving.store.errors import SessionRefusedError, StoreFullError
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import CHECKPOINT_TURNS, StoredTurn
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000

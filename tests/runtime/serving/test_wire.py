@@ -9,9 +9,17 @@ import golden_messages as golden
 import pytest
 
 from animegamer_rt.errors import AnimeGamerError, ConfigError, OutputError, ProtocolError
-from animegamer_rt.serving import wire
-from animegamer_rt.serving.wire import CLIENT_LIMITS, SERVER_LIMITS, WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
+from animegamer_rt.serving.wire.codec import (
+    CLIENT_LIMITS,
+    SERVER_LIMITS,
+    WORKER_LIMITS,
+    Limits,
+    Message,
+    decode,
+    encode,
+)
+from animegamer_rt.serving.wire.schema import CODES, MAX_LISTED, MESSAGES
 from animegamer_rt.state.game import STRENGTHS
 
 LIMITS = {"client": CLIENT_LIMITS, "server": SERVER_LIMITS}
@@ -32,12 +40,12 @@ def test_broken_messages_are_refused_with_their_code(layer: str) -> None:
         if vector["layer"] == layer:
             with pytest.raises(ProtocolError) as refusal:
                 decode(golden.frames(vector), LIMITS[vector["sender"]])
-            assert refusal.value.code == vector["code"] in wire.CODES, vector["name"]
+            assert refusal.value.code == vector["code"] in CODES, vector["name"]
 
 
 def test_every_kind_of_message_has_a_golden_one() -> None:
     there = {(vector["sender"], vector["header"]["type"]) for vector in golden.MESSAGES}
-    assert there == {(kind.sender, kind.type) for kinds in wire.MESSAGES.values() for kind in kinds.values()}
+    assert there == {(kind.sender, kind.type) for kinds in MESSAGES.values() for kind in kinds.values()}
 
 
 def test_buffers_are_not_copied() -> None:
@@ -58,14 +66,14 @@ def test_a_game_without_end_fits_a_job() -> None:
 def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
     strengths = dict.fromkeys(STRENGTHS, -5)
     turn = {"turn": 2**62, "turn_id": "\U0001f600" * 64, "instruction": "\U0001f600" * 500, **strengths}
-    page = Message("listed", {"turns": [turn] * wire.MAX_LISTED, "more": True}, session="s")
+    page = Message("listed", {"turns": [turn] * MAX_LISTED, "more": True}, session="s")
     assert decode(encode(page), SERVER_LIMITS) == page
     with pytest.raises(ProtocolError, match="at most 100 items"):
         decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), SERVER_LIMITS)
 
 
 @pytest.mark.parametrize("limits", [CLIENT_LIMITS, SERVER_LIMITS])
-def test_declared_sizes_take_no_memory(limits: wire.Limits) -> None:
+def test_declared_sizes_take_no_memory(limits: Limits) -> None:
     for vector in golden.REFUSED:
         if "declared" in vector["name"] or "nested" in vector["name"]:
             frames = golden.frames(vector)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from animegamer_client import codec as client_codec
 from animegamer_client import errors as client_errors
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving import wire
+from animegamer_rt.serving.wire import codec
 
 MUTATED = 100_000
 SEEDS = [golden.frames(vector) for vector in golden.MESSAGES]
@@ -28,24 +28,24 @@ ODD_VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def throw(frames: Sequence[bytes], limits: wire.Limits) -> str:
+def throw(frames: Sequence[bytes], limits: codec.Limits) -> str:
     """Both codecs read the same frames; returns what came of it. Anything but a ProtocolError fails the test."""
-    ours: wire.Message | None = None
+    ours: codec.Message | None = None
     try:
-        ours = wire.decode(frames, limits)
+        ours = codec.decode(frames, limits)
         outcome = "read"
     except ProtocolError as error:
         outcome = error.code
     try:
         theirs = client_codec.decode(frames)
     except client_errors.ProtocolError as error:
-        assert outcome == error.code or limits is wire.CLIENT_LIMITS, (outcome, error, list(frames))
+        assert outcome == error.code or limits is codec.CLIENT_LIMITS, (outcome, error, list(frames))
         return outcome
     if ours is not None:
         assert golden.header(theirs) | {"fields": 0} == golden.header(ours) | {"fields": 0}
         assert theirs.fields.keys() >= ours.fields.keys() and theirs.buffers == ours.buffers
     else:
-        assert limits is wire.CLIENT_LIMITS or outcome in ("unknown_type", "missing_field", "bad_field")
+        assert limits is codec.CLIENT_LIMITS or outcome in ("unknown_type", "missing_field", "bad_field")
     return outcome
 
 
@@ -128,7 +128,7 @@ def test_a_hundred_thousand_mutated_messages_are_read_or_refused() -> None:
     for number in range(MUTATED):
         frames = list(dice.choice(SEEDS))
         dice.choice(MUTATIONS)(dice, frames)
-        outcomes[throw(frames, wire.CLIENT_LIMITS if number % 2 else wire.SERVER_LIMITS)] += 1
+        outcomes[throw(frames, codec.CLIENT_LIMITS if number % 2 else codec.SERVER_LIMITS)] += 1
     assert sum(outcomes.values()) == MUTATED
     # The mutations reach every layer, not only the first check.
     expected = {"read", "protocol", "version", "unknown_type", "missing_field", "bad_field", "too_large"}
@@ -150,5 +150,5 @@ _HEADERS = st.builds(
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(_HEADERS | _VALUES, st.lists(st.binary(max_size=20), max_size=2), st.sampled_from(("client", "server")))
 def test_any_header_that_msgpack_can_hold_is_read_or_refused(header: Any, buffers: list[bytes], sender: str) -> None:
-    limits = wire.CLIENT_LIMITS if sender == "client" else wire.SERVER_LIMITS
-    throw([wire.FIRST_FRAME, msgpack.packb(header), *buffers], limits)
+    limits = codec.CLIENT_LIMITS if sender == "client" else codec.SERVER_LIMITS
+    throw([codec.FIRST_FRAME, msgpack.packb(header), *buffers], limits)

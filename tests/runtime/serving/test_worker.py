@@ -19,7 +19,7 @@ from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import DeviceLostError
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import SERVER_LIMITS, decode, encode
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, decode, encode
 from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
 from animegamer_rt.serving.worker.loop import Worker

@@ -16,7 +16,7 @@ import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 
 
 class Predictor(fakes.FakePredictor):

@@ -16,7 +16,7 @@ from animegamer_rt.bundle.loader import load
 from animegamer_rt.serving.server.local_host import LocalHost, share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.workers import BACKOFF_S, MAX_BACKOFF_S, RequiredWorker, WorkerProcess
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import READY, WorkerReady
 
 

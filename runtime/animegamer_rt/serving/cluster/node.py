@@ -16,8 +16,8 @@ from animegamer_rt.bundle.loader import Bundle, read
 from animegamer_rt.bundle.search import find
 from animegamer_rt.errors import AnimeGamerError, BundleError
 from animegamer_rt.profiling.child_process import child_command, describe_end
-from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
 from animegamer_rt.serving.wire.client_errors import in_own_words
+from animegamer_rt.serving.wire.codec import WORKER_SECRET, WORKER_SERVER_KEY
 from animegamer_rt.untrusted import bracketed
 from animegamer_rt.version import __version__
 

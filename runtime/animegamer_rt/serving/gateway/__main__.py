@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-from animegamer_rt.serving.wire import CLIENT_LIMITS
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS
 
 from .app import make_app
 from .http_server import HttpServer

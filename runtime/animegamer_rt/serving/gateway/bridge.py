@@ -16,8 +16,9 @@ import zmq.asyncio
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.wire import MESSAGES, SERVER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text
+from animegamer_rt.serving.wire.codec import SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.schema import MESSAGES
 
 from .message_forms import error_answer, read_request, write_answer
 from .metrics import GatewayMetrics

@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, Buffer, Message, decode
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS, FIRST_FRAME, Buffer, Message, decode
 
 JSON, MSGPACK = "animegamer.v1.json", "animegamer.v1.msgpack"
 SUBPROTOCOLS = (JSON, MSGPACK)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import Message, encode
+from animegamer_rt.serving.wire.codec import Message, encode
 from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished, TurnResult
 
 from .clients import Client

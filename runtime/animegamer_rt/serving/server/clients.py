@@ -17,8 +17,9 @@ import zmq
 
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.shares import FullError, Share, Worth
-from animegamer_rt.serving.wire import CODES, Message, encode, minor_version
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
+from animegamer_rt.serving.wire.codec import Message, encode, minor_version
+from animegamer_rt.serving.wire.schema import CODES
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 from .metrics import Metrics

@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.wire import CODES, MAX_FILES, STAGES, Message, encode
+from animegamer_rt.serving.wire.codec import Message, encode
+from animegamer_rt.serving.wire.schema import CODES, MAX_FILES, STAGES
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
     GameStarted,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.store import CHECKPOINT_TURNS
-from animegamer_rt.serving.wire import STAGES
+from animegamer_rt.serving.store.turns import CHECKPOINT_TURNS
+from animegamer_rt.serving.wire.schema import STAGES
 
 from .jobs import Export, Job
 from .queue import GONE, JobQueue

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire.codec import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import GameStarted
 
 from .clients import Client

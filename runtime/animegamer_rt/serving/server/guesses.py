@@ -10,7 +10,7 @@ from itertools import islice, zip_longest
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.language.phrases import Language
-from animegamer_rt.serving.store import StoredTurn
+from animegamer_rt.serving.store.turns import StoredTurn
 from animegamer_rt.state.game import HOURS
 
 from .instruction_filter import InstructionFilter

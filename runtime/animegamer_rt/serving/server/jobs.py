@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError
 from animegamer_rt.noise import VERSION
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
     FrameOptions,

@@ -20,7 +20,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import GPU_DEVICES, ONNXRUNTIME_DEVICES
 from animegamer_rt.errors import StoreError
 from animegamer_rt.profiling.child_process import child_command, describe_end
-from animegamer_rt.serving.wire import WORKER_SECRET
+from animegamer_rt.serving.wire.codec import WORKER_SECRET
 
 from .options import ServeOptions
 

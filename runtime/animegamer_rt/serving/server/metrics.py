@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from animegamer_rt.errors import PortInUseError, ServerError
-from animegamer_rt.serving.wire import STAGES
+from animegamer_rt.serving.wire.schema import STAGES
 from animegamer_rt.untrusted import host_name, is_address
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)

@@ -16,7 +16,7 @@ from typing import Any
 from animegamer_rt import untrusted
 from animegamer_rt.engine_config import BUNDLE, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.serving.wire import MAX_OFFERED
+from animegamer_rt.serving.wire.schema import MAX_OFFERED
 
 PORT = 5570
 """Port for turns. Control is the next port, metrics the one after it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.wire import CODES
+from animegamer_rt.serving.wire.schema import CODES
 
 WORKER_LOST = "worker_lost"
 """The worker is killed once in the turn: `restarting` comes, then the turn goes on."""

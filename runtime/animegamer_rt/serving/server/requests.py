@@ -13,8 +13,9 @@ from dataclasses import asdict
 from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import CHECKPOINT_TURNS, StoredSession, StoredStart
-from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
+from animegamer_rt.serving.store.turns import CHECKPOINT_TURNS, StoredSession, StoredStart
+from animegamer_rt.serving.wire.codec import MAJOR, Buffer, Message, decode
+from animegamer_rt.serving.wire.schema import MAX_LISTED, MESSAGES
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
 from . import rehearsal

@@ -24,7 +24,7 @@ from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
-from animegamer_rt.serving.wire import STAGES
+from animegamer_rt.serving.wire.schema import STAGES
 
 from .clients import Clients
 from .core import ServerCore

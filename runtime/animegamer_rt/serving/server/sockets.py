@@ -22,7 +22,7 @@ import zmq
 from zmq.utils import z85
 
 from animegamer_rt.errors import PortInUseError, ServerError
-from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS, WORKER_LIMITS
 from animegamer_rt.untrusted import bare_host, bracketed
 
 from .curve_keys import load

@@ -8,9 +8,10 @@ from typing import Any
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, ReaderWords
 from animegamer_rt.bundle.roles import PICTURE_ROLES
-from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
+from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.client_errors import without_folders
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS, MAJOR
+from animegamer_rt.serving.wire.schema import VERSION
 from animegamer_rt.state.game import HOURS, MAX_INSTRUCTION_CHARACTERS
 from animegamer_rt.version import __version__
 

@@ -16,8 +16,10 @@ from pathlib import Path
 
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.store import CHECKPOINT_TURNS, Quota, Store, StoredSession, StoredTurn
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.store.database import Quota
+from animegamer_rt.serving.store.store import Store
+from animegamer_rt.serving.store.turns import CHECKPOINT_TURNS, StoredSession, StoredTurn
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, PredictJob, TurnJob, TurnResult
 from animegamer_rt.state.game import CharacterState
 

@@ -16,7 +16,7 @@ import zmq
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_identity import difference
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, encode
+from animegamer_rt.serving.wire.codec import WORKER_LIMITS, Buffer, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import CANCEL, HEARTBEAT, JOB, LOADING, READY, STOP, WorkerReady
 
 from .dispatch import MAX_FAILURES, Fleet

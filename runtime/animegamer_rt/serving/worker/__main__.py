@@ -24,7 +24,7 @@ from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import resident_mib
-from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
+from animegamer_rt.serving.wire.codec import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction

@@ -14,7 +14,7 @@ from animegamer_rt.errors import OutputError, StoreError
 from animegamer_rt.events import Progress
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GameFolder
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob, PartFinished, PredictedShots
 from animegamer_rt.state.game import Instruction
 

@@ -14,7 +14,7 @@ import numpy as np
 from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import GameStarted, StartJob
 from animegamer_rt.stages.image_start import encode_image_start, read_image_start
 

@@ -27,8 +27,8 @@ from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import RELEASE_S, release_free
-from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
+from animegamer_rt.serving.wire.codec import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import (
     CANCEL,
     EXPORT,

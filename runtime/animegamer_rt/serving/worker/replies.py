@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire.codec import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, Reply
 
 

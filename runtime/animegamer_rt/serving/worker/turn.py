@@ -18,7 +18,7 @@ from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import resident_mib
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
     PartFinished,

@@ -12,7 +12,7 @@ import pytest
 from live_server import Game, LiveServer, RawClient, frames, until_timeout
 
 from animegamer_client import Client, Frame, State
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 
 TIMES = ("seconds", "seconds_left", "estimate_s", "turn_id")
 

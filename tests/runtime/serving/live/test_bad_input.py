@@ -11,7 +11,7 @@ from typing import Any
 import msgpack
 from live_server import LiveServer, RawClient, error_code, frames, until_timeout
 
-from animegamer_rt.serving.wire import FIRST_FRAME
+from animegamer_rt.serving.wire.codec import FIRST_FRAME
 
 
 def receive(line: socket.socket, size: int) -> bytes:

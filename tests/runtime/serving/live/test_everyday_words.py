@@ -12,7 +12,7 @@ from tiny_reader import CAPTIONS, GAME, LANGUAGE, add_reader
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.codec import Message
 
 
 @pytest.fixture(scope="module")

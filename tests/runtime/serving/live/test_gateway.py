@@ -17,7 +17,8 @@ from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, we
 from live_server import FULL_SIZE, TIMEOUT_S, LiveServer, frames, refusal, until_timeout
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from animegamer_rt.serving.wire import VERSION, Message
+from animegamer_rt.serving.wire.codec import Message
+from animegamer_rt.serving.wire.schema import VERSION
 
 
 @pytest.fixture(scope="module")

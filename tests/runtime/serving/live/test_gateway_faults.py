@@ -21,7 +21,7 @@ from browser_socket import JSON, MSGPACK, Browser, web
 from live_server import LiveServer, frames
 from websockets.exceptions import ConnectionClosed
 
-from animegamer_rt.serving.wire import CODES
+from animegamer_rt.serving.wire.schema import CODES
 
 HALF_OPEN = 500
 MESSAGES = 2_000

@@ -12,7 +12,8 @@ from live_server import LiveServer, error_code, frames, gone, refusal, until_tim
 
 from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.curve_keys import load, new
-from animegamer_rt.serving.store import Store, database
+from animegamer_rt.serving.store import database
+from animegamer_rt.serving.store.store import Store
 
 NO_RIGHTS = """
 import ctypes, os
