@@ -21,7 +21,6 @@ from tiny_checkpoints import (
     tiny_predictor,
     write_denoiser,
 )
-from torch import Tensor
 
 from animegamer_export.build.sizes import FULL
 from animegamer_export.checkpoints import releases
@@ -38,11 +37,7 @@ from animegamer_rt.models.vae import VaeDecoder
 
 def full_size(name: str) -> TensorFile:
     keys = json.loads(gzip.decompress((GOLDEN / "keys" / f"keys_{name}.json.gz").read_bytes()))
-
-    def read(key: str) -> Tensor:
-        return torch.empty(keys[key], device="meta")
-
-    return TensorFile(Path(f"keys_{name}"), {key: tuple(shape) for key, shape in keys.items()}, read)
+    return TensorFile(Path(f"keys_{name}"), {key: torch.empty(shape, device="meta") for key, shape in keys.items()})
 
 
 def full_size_map(name: str) -> tuple[TensorFile, WeightMap]:
@@ -113,7 +108,7 @@ def test_a_trainer_s_file_gives_the_same_weights_and_builds_nothing_else(tmp_pat
     torch.save({**beside, "module": module}, path)
     file = open_torch(path)
     assert list(file.shapes) == list(tensors)
-    assert all(torch.equal(file.read(key), value) for key, value in tensors.items())
+    assert all(torch.equal(file.tensors[key], value) for key, value in tensors.items())
     read_tiny_denoiser(path)
 
 

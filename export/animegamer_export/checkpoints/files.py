@@ -7,7 +7,9 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import sentencepiece
@@ -24,8 +26,9 @@ from animegamer_rt.errors import CheckpointError
 from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, require_file, shards
 
 Shape = tuple[int, ...]
-FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
-"""Dtypes of weights, by torch's and safetensors' names."""
+NOTHING: Mapping[str, str] = MappingProxyType({})
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""Dtypes of weights."""
 PUBLISHED_PIECES = 32000
 """Of Mistral's and T5's tokenizer, and of Llama 2's."""
 WRAPPERS = ("module", "state_dict", "model", "model_state_dict")
@@ -70,27 +73,43 @@ OTHER_FORMS = (
 """Patterns of the keys that files of other forms have, what those are, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TensorFile:
-    """The tensors of one checkpoint: shapes immediately, values on request.
+    """The tensors of one checkpoint, mapped: pages are read on use. They must not be written to.
 
-    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS. beside: the file's other entries, which are
-    not read, and why. base: the keys that come from a base model under this file, and their file.
+    beside: the file's other entries, which are not read, and why. base: the keys that come from a base model under this
+    file, and their file.
     """
 
     where: Path
-    shapes: Mapping[str, Shape]
-    read: Callable[[str], Tensor]
-    non_float: Mapping[str, str] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor]
     beside: Mapping[str, str] = field(default_factory=dict)
     base: Mapping[str, Path] = field(default_factory=dict)
 
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The shape of each tensor."""
+        return {key: tuple(tensor.shape) for key, tensor in self.tensors.items()}
 
-def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
-    """Tensors in memory (or mapped) as a TensorFile."""
-    types = {key: str(value.dtype).removeprefix("torch.") for key, value in tensors.items()}
-    shapes = {key: tuple(value.shape) for key, value in tensors.items()}
-    return _tensor_file(where, shapes, tensors.__getitem__, types)
+
+def dtype_name(tensor: Tensor) -> str:
+    """A dtype as in FLOATS."""
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def open_tensors(tensors: Mapping[str, Tensor], where: Path, beside: Mapping[str, str] = NOTHING) -> TensorFile:
+    """Tensors as a file, without the components that training adds to keys.
+
+    Raises CheckpointError for OTHER_FORMS and FP8.
+    """
+    for pattern, form, do in OTHER_FORMS:
+        found = next((key for key in tensors if re.search(pattern, key)), None)
+        if found is not None:
+            raise CheckpointError(f"{form}; found {found}", where=where, do=do)
+    for key, name in ((key, dtype_name(tensor)) for key, tensor in tensors.items()):
+        if name.startswith("float8"):
+            raise CheckpointError(f"weights in FP8; found {key} of {name}", where=where, do=TAKE_FLOATS)
+    return renamed(TensorFile(where, tensors, beside), plain_key)
 
 
 class StandIn:
@@ -169,27 +188,23 @@ def open_torch(path: Path) -> TensorFile:
             "entries that are not named tensors", where=path, unexpected=foreign, do="use the published file"
         )
     tensors: dict[str, Tensor] = {key: value.detach() for key, value in loaded.items()}
-    reasons = {name: _why_beside(value, tensors) for name, value in beside.items()}
-    return replace(open_tensors(tensors, path), beside=reasons)
+    return open_tensors(tensors, path, {name: _why_beside(value, tensors) for name, value in beside.items()})
 
 
 def open_safetensors(path: Path) -> TensorFile:
     """A mapped safetensors file; the format has no checksums. Raises CheckpointError if missing or truncated."""
     require_file(path)
     try:
-        # Stays open: tensors are read from the mapping later.
         handle: Any = safe_open(path, framework="pt")
-        slices = {key: handle.get_slice(key) for key in handle.keys()}
+        tensors = {key: handle.get_tensor(key) for key in handle.keys()}
     except OSError as error:
         raise _unreadable(path, error) from error
     except SafetensorError as error:
         raise CheckpointError(
             f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
-    shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
-    types = {key: one.get_dtype() for key, one in slices.items()}
     notes = (f"{name}: {text:.60}" for name, text in (handle.metadata() or {}).items() if name != "format")
-    return _tensor_file(path, shapes, handle.get_tensor, types, dict.fromkeys(notes, "a note in the file's header"))
+    return open_tensors(tensors, path, dict.fromkeys(notes, "a note in the file's header"))
 
 
 def open_weights(paths: Sequence[Path]) -> TensorFile:
@@ -205,7 +220,7 @@ def joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
     """Several files as one. Raises CheckpointError if two of them hold one key."""
     holder: dict[str, TensorFile] = {}
     for file in files:
-        for key in file.shapes:
+        for key in file.tensors:
             if key in holder:
                 raise CheckpointError(
                     f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
@@ -213,31 +228,21 @@ def joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
                     do="keep the right one",
                 )
             holder[key] = file
-    return TensorFile(
-        where,
-        {key: file.shapes[key] for key, file in holder.items()},
-        lambda key: holder[key].read(key),
-        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
-        beside={name: why for file in files for name, why in file.beside.items()},
-    )
+    tensors = {key: file.tensors[key] for key, file in holder.items()}
+    return TensorFile(where, tensors, {name: why for file in files for name, why in file.beside.items()})
 
 
 def renamed(file: TensorFile, rename: Callable[[str], str]) -> TensorFile:
     """The file with every key renamed. Raises CheckpointError, naming both, if two keys get one name."""
     old: dict[str, str] = {}
-    for key in file.shapes:
+    for key in file.tensors:
         name = rename(key)
         if name in old:
             raise CheckpointError(
                 f"two keys for one weight: {old[name]} and {key}", where=file.where, do="keep the right one"
             )
         old[name] = key
-    return replace(
-        file,
-        shapes={name: file.shapes[key] for name, key in old.items()},
-        read=lambda name: file.read(old[name]),
-        non_float={name: file.non_float[key] for name, key in old.items() if key in file.non_float},
-    )
+    return replace(file, tensors={name: file.tensors[key] for name, key in old.items()})
 
 
 def count_pieces(path: Path, published: str, do: str) -> int:
@@ -304,37 +309,18 @@ def _shards(index: Path) -> TensorFile:
     places = shards(index)
     files = {path: _open(path) for path in sorted(set(places.values()))}
     names = {key: plain_key(key) for key in places}
-    absent = [key for key, path in places.items() if names[key] not in files[path].shapes]
+    absent = [key for key, path in places.items() if names[key] not in files[path].tensors]
     if absent:
         raise CheckpointError(
             "the shards lack keys listed in their index", where=index.parent, missing=absent, do="download them again"
         )
     chosen = [
-        replace(file, shapes={names[key]: file.shapes[names[key]] for key, place in places.items() if place == path})
+        replace(file, tensors={names[key]: file.tensors[names[key]] for key, place in places.items() if place == path})
         for path, file in files.items()
     ]
-    unlisted = [key for path, file in files.items() for key in file.shapes.keys() - set(names.values())]
+    unlisted = [key for path, file in files.items() for key in file.tensors.keys() - set(names.values())]
     whole = joined(index.parent, chosen)
     return replace(whole, beside={**whole.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
-
-
-def _tensor_file(
-    where: Path,
-    shapes: Mapping[str, Shape],
-    read: Callable[[str], Tensor],
-    types: Mapping[str, str],
-    beside: Mapping[str, str] | None = None,
-) -> TensorFile:
-    """Without the components that training adds to keys. Raises CheckpointError for OTHER_FORMS and FP8."""
-    for pattern, form, do in OTHER_FORMS:
-        found = next((key for key in shapes if re.search(pattern, key)), None)
-        if found is not None:
-            raise CheckpointError(f"{form}; found {found}", where=where, do=do)
-    non_float = {key: name for key, name in types.items() if name not in FLOATS}
-    for key, name in non_float.items():
-        if name.lower().startswith(("f8", "float8")):
-            raise CheckpointError(f"weights in FP8; found {key} of {name}", where=where, do=TAKE_FLOATS)
-    return renamed(TensorFile(where, shapes, read, non_float, beside or {}), plain_key)
 
 
 def plain_key(key: str) -> str:

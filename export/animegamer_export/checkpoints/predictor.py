@@ -57,7 +57,7 @@ def open_predictor(
     base = renamed(open_weights(published_weights(mistral)), PREDICTOR.published_key)
     short = base.shapes.keys() & {EMBEDDING, HEAD}
     unused |= dict.fromkeys(short, "has no rows for the release's tokens")
-    base = replace(base, shapes={key: shape for key, shape in base.shapes.items() if key not in short})
+    base = replace(base, tensors={key: value for key, value in base.tensors.items() if key not in short})
     file, replaced = overlay(own, base, PREDICTOR)
     with torch.device("meta"):
         predictor = Predictor(size)
@@ -97,7 +97,7 @@ def _require_unmerged(weight_map: WeightMap, base: TensorFile) -> None:
     """Raises CheckpointError for LoRA on weights that it seems to be merged into: they differ from the base model's."""
     own = (source.weight for source in weight_map.sources.values() if source.pairs)
     key = next((key for key in own if key in base.shapes and key not in weight_map.file.base), None)
-    if key is not None and not torch.equal(weight_map.file.read(key).float(), base.read(key).float()):
+    if key is not None and not torch.equal(weight_map.file.tensors[key].float(), base.tensors[key].float()):
         raise CheckpointError(
             f"LoRA on weights that already differ from Mistral's, as after a merge: {key}",
             where=weight_map.file.where,
@@ -111,7 +111,7 @@ def _tied(file: TensorFile) -> TensorFile:
     heads = [key for key in file.shapes if PREDICTOR.piece(key).weight == HEAD]
     if key is None:
         return file
-    if any(not torch.equal(file.read(head), file.read(key)) for head in heads):
+    if any(not torch.equal(file.tensors[head], file.tensors[key]) for head in heads):
         raise CheckpointError(
             f"config.json ties the embedding to the head, and {heads[0]} differs from {key}",
             where=file.where,
@@ -119,8 +119,7 @@ def _tied(file: TensorFile) -> TensorFile:
         )
     if heads:
         return file
-    shapes = {**file.shapes, HEAD: file.shapes[key]}
-    return replace(file, shapes=shapes, read=lambda name: file.read(key if name == HEAD else name))
+    return replace(file, tensors={**file.tensors, HEAD: file.tensors[key]})
 
 
 def _without_padding(file: TensorFile, vocabulary: int) -> TensorFile:
@@ -133,8 +132,4 @@ def _without_padding(file: TensorFile, vocabulary: int) -> TensorFile:
         and shape[:1] > (vocabulary,)
         and shape[0] in {-(-vocabulary // step) * step for step in (8, 16, 32, 64, 128, MAX_PADDING)}
     }
-    return replace(
-        file,
-        shapes={key: (vocabulary, *shape[1:]) if key in padded else shape for key, shape in file.shapes.items()},
-        read=lambda key: file.read(key)[:vocabulary] if key in padded else file.read(key),
-    )
+    return replace(file, tensors={k: t[:vocabulary] if k in padded else t for k, t in file.tensors.items()})

@@ -95,7 +95,7 @@ def require_same_vae(denoiser: WeightMap, vae: WeightMap, size: VaeSize, path: P
     for name in vae.sources:
         key = IN_DENOISER_FILE + naming.checkpoint_name(name)
         if key in file.shapes:
-            inside, given = in_our_shape(name, file.read(key)).float(), vae.weight(name).float()
+            inside, given = in_our_shape(name, file.tensors[key]).float(), vae.weight(name).float()
             same = inside.shape == given.shape and (inside - given).abs().max() <= VAE_ROUNDING * given.abs().max()
             if not same:
                 raise CheckpointError(
@@ -157,10 +157,10 @@ def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None
     rows = size.shot_tokens + math.prod(size.patch_grid)
     if shape[2] != size.hidden:
         return  # Reported with all other misshapen keys.
-    if shape[1] == rows and _is_table(file.read(POSITIONS)[0, size.shot_tokens :], size):
+    if shape[1] == rows and _is_table(file.tensors[POSITIONS][0, size.shot_tokens :], size):
         return
     found = [
-        one for one in _frame_sizes(size, shape[1] - size.shot_tokens) if _first_rows_fit(file.read(POSITIONS), one)
+        one for one in _frame_sizes(size, shape[1] - size.shot_tokens) if _first_rows_fit(file.tensors[POSITIONS], one)
     ]
     given = f"{size.latent_height * upscale}x{size.latent_width * upscale}"
     if not found:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from animegamer_rt.errors import CheckpointError
 
-from .files import Shape, TensorFile, joined
+from .files import FLOATS, Shape, TensorFile, dtype_name, joined
 from .key_names import PEFT, KeyNaming, Role
 
 KEEP_ONE = "keep the right one"
@@ -101,7 +101,7 @@ class WeightMap:
     def weight(self, parameter: str) -> Tensor:
         """The parameter without LoRA, in our shape and the checkpoint's dtype."""
         key = self.sources[parameter].weight
-        theirs = self.file.read(key)
+        theirs = self.file.tensors[key]
         if parameter.endswith("positions") and theirs[0, : self.shot_tokens].any():
             raise CheckpointError(
                 f"{key}: rows of the shot tokens are not zero", where=self.file.where, do="use the published file"
@@ -110,7 +110,7 @@ class WeightMap:
 
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
         """The parameter's (down [r, in], up [out, r], scale) LoRA pairs, with the scale of the file's rank r."""
-        pairs = [(self.file.read(down), self.file.read(up)) for down, up in self.sources[parameter].pairs]
+        pairs = [(self.file.tensors[down], self.file.tensors[up]) for down, up in self.sources[parameter].pairs]
         return [(down, up, self.low_rank_scale.at(down.shape[0])) for down, up in pairs]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
@@ -126,9 +126,9 @@ class WeightMap:
 def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming) -> tuple[TensorFile, dict[str, str]]:
     """An adapter's file overlaid on its base model, both with published keys; and the base's replaced keys."""
     overridden = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
-    kept = {key: shape for key, shape in base.shapes.items() if key not in overridden}
-    whole = joined(adapter.where, [adapter, replace(base, shapes=kept)])
-    unused = dict.fromkeys(base.shapes.keys() & overridden, f"replaced by {adapter.where}")
+    kept = {key: value for key, value in base.tensors.items() if key not in overridden}
+    whole = joined(adapter.where, [adapter, replace(base, tensors=kept)])
+    unused = dict.fromkeys(base.tensors.keys() & overridden, f"replaced by {adapter.where}")
     return replace(whole, base=dict.fromkeys(kept, base.where)), unused
 
 
@@ -165,7 +165,8 @@ def make_weight_map(
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
         sources[name] = WeightSource(weight, pairs)
         used = (weight, *(key for pair in pairs for key in pair))
-        misshapen.update({key: (file.non_float[key], "floating point") for key in used if key in file.non_float})
+        dtypes = {key: dtype_name(file.tensors[key]) for key in used}
+        misshapen.update({key: (name, "floating point") for key, name in dtypes.items() if name not in FLOATS})
     if missing or keys.unexpected or misshapen:
         from_base = {file.base.get(key) for key in (*keys.unexpected, *misshapen)}
         raise CheckpointError(

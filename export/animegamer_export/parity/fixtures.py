@@ -73,7 +73,7 @@ class FixtureSet:
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(f"file name {name!r} is outside the folder", where=self.where)
             file = open_safetensors(self.folder / name)
-            merged.update({key: file.read(key) for key in file.shapes})
+            merged.update({key: file.tensors[key] for key in file.shapes})
         listed = self.description["tensors"]
         wrong = {}
         for key in listed.keys() & merged.keys():

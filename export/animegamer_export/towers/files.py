@@ -84,7 +84,7 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
     file = open_weights(published_weights(folder))
     tied = "shared.weight" in file.shapes
     twin = "encoder.embed_tokens.weight"
-    if tied and twin in file.shapes and not torch.equal(file.read("shared.weight"), file.read(twin)):
+    if tied and twin in file.shapes and not torch.equal(file.tensors["shared.weight"], file.tensors[twin]):
         raise CheckpointError(f"shared.weight and {twin} differ", where=file.where, do="remove the one not trained")
     vocabulary = file.shapes.get("shared.weight" if tied else "encoder.embed_tokens.weight", (0,))[0]
     distances = ("relative_attention_num_buckets", "relative_attention_max_distance")
