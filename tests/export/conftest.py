@@ -9,7 +9,7 @@ import pytest
 from tracing import each_network_traced_once, one_thread, traced_once, traces  # noqa: F401  fixtures
 from watching import FP16, Watching
 
-from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.steps import export
 from animegamer_export.build.weight_source import ExportSource, from_seed
 from animegamer_rt.bundle.loader import Bundle, load
 
@@ -26,5 +26,5 @@ def whole(source: ExportSource, traces: Path) -> Bundle:  # noqa: F811
     with (traces / "lock").open("w") as lock, each_network_traced_once(traces):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
-            export(source, ExportRequest(FP16, folder), Watching())
+            export(source, FP16, folder, Watching())
         return load(folder)

@@ -23,7 +23,7 @@ from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, fro
 from animegamer_export.parts.streamed.parts import encoder_part
 from animegamer_export.parts.streamed.run import block_streaming
 from animegamer_export.parts.streamed.write import write_streamed
-from animegamer_export.towers import open_towers
+from animegamer_export.towers.parts import open_towers
 from animegamer_export.verify.against_torch import (
     FP32_TOLERANCE,
     TOLERANCES,

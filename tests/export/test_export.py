@@ -20,7 +20,7 @@ from watching import FP16, Watching
 
 from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
-from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.steps import export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
@@ -55,7 +55,7 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source
             return super().step(name, size)
 
     with pytest.raises(OutputError, match="the disk is full; free some space and run it again$"):
-        export(source, ExportRequest(FP16, tmp_path / "b"), Full())
+        export(source, FP16, tmp_path / "b", Full())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory)
     assert process.wait() == -signal.SIGKILL
     assert [path.name for path in folder.iterdir()] == [".b.unfinished"]
     watching = Watching()
-    return export(source, ExportRequest({**FP16, "predictor": "int8-qdq"}, folder / "b"), watching), watching
+    return export(source, {**FP16, "predictor": "int8-qdq"}, folder / "b", watching), watching
 
 
 def test_a_killed_export_leaves_no_bundle_and_the_next_one_starts_again(after_a_kill: tuple[Bundle, Watching]) -> None:

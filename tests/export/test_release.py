@@ -24,7 +24,7 @@ from watching import FP16, Watching
 from animegamer_client import Client, Frame
 from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import PARTS
-from animegamer_export.build.steps import ExportRequest, export, export_steps, run_step
+from animegamer_export.build.steps import export, export_steps, run_step
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import whole_encoder, with_weights
 from animegamer_rt import cli
@@ -192,7 +192,7 @@ def test_a_weight_that_the_precision_cannot_hold_ends_the_export(release: Path, 
     torch.save({"module": tensors}, tmp_path / "given" / SAT)
     source = from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
     with pytest.raises(CheckpointError, match=r"denoiser, .*1.*mlp_in\.weight: .*1e\+05 overflows fp16"):
-        export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
+        export(source, FP16, tmp_path / "b", Watching())
     assert [path.name for path in tmp_path.iterdir()] == ["given"]
     for step in export_steps(source, {"denoiser": "bf16"}):
         run_step(step, tmp_path, Watching())

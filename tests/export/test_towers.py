@@ -16,10 +16,9 @@ from tower_files import clip_features, t5_config, write_open_clip, write_t5
 
 from animegamer_export.parts.streamed.parts import StreamedPart
 from animegamer_export.parts.streamed.write import write_streamed
-from animegamer_export.towers import open_towers
 from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower
-from animegamer_export.towers.parts import image_tower_part, text_tower_part
+from animegamer_export.towers.parts import image_tower_part, open_towers, text_tower_part
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.encoder import EncoderSize

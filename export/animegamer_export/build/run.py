@@ -15,7 +15,7 @@ from animegamer_rt.bundle.config import suggest
 from animegamer_rt.errors import ConfigError
 
 from .sizes import PARTS
-from .steps import ExportRequest, export, part_scheme
+from .steps import export, part_scheme
 from .weight_source import TOWER_PARTS, ExportSource, from_checkpoints, from_seed
 
 DEFAULT_PRECISION = "fp16"
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
         names = " and ".join(TOWER_PARTS)
         say(f"without {names}: {source.towers_missing}; needed only to start a game from a picture")
-    bundle = export(source, ExportRequest(precision, options.out), Progress(console))
+    bundle = export(source, precision, options.out, Progress(console))
     say(f"{options.out}: {bundle.bytes / 1e6:.1f} MB; compare it with torch: {_verify_command(options)}")
     if bundle.unmeasured_plans:
         say(f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}")

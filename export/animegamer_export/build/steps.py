@@ -21,15 +21,16 @@ from animegamer_export.quantize.weights import rewrite_files
 from animegamer_export.support.new_bundle import new_bundle
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.support.progress import Progress
-from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
+from animegamer_export.towers.parts import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle.config import suggest_only
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
+from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 
 from . import default_plans
-from .weight_source import PLAY_PARTS, ExportSource
+from .weight_source import ExportSource
 
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
 BASE_PRECISION = "fp16"
@@ -55,23 +56,15 @@ class Step:
     make: Callable[[Path, Advance], Made]
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
-    """The precision of each part to export, and the bundle's folder."""
+def export(source: ExportSource, precision: Mapping[str, str], out: Path, progress: Progress) -> Bundle:
+    """Writes the bundle to `out`, which must be new or empty and appears once the bundle is complete.
 
-    precision: Mapping[str, str]
-    out: Path
-
-
-def export(source: ExportSource, request: ExportRequest, progress: Progress) -> Bundle:
-    """Writes the bundle to `request.out`, which must be new or empty and appears once the bundle is complete.
-
-    Raises ConfigError without a part that every turn needs, CheckpointError for a weight that its precision cannot
-    hold, and what `new_bundle` raises.
+    precision: of each part to export. Raises ConfigError without a part that every turn needs, CheckpointError for a
+    weight that its precision cannot hold, and what `new_bundle` raises.
     """
-    if lacking := [part for part in PLAY_PARTS if part not in request.precision]:
+    if lacking := [part for part in PLAY_ROLES if part not in precision]:
         raise ConfigError("a bundle needs more parts", where="--parts", do=f"add {','.join(lacking)}")
-    out, steps = Path(os.path.abspath(request.out)), list(export_steps(source, request.precision))
+    out, steps = Path(os.path.abspath(out)), list(export_steps(source, precision))
     with new_bundle(out, sum(step.bytes for step in steps)) as folder:
         made = {step.name: run_step(step, folder, progress) for step in steps}
         with progress.busy("hashing files"):

@@ -31,11 +31,10 @@ from animegamer_export.parts.streamed.parts import (
     predictor_part,
     vae_part,
 )
-from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
 from animegamer_export.towers.image import NORMALISATION
-from animegamer_export.towers.parts import tower_shapes
+from animegamer_export.towers.parts import IMAGE, TEXT, Towers, open_towers, tower_shapes
 from animegamer_rt.bundle import search
-from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR, VAE
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
 
@@ -44,7 +43,6 @@ from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
 """Exported with the encoder if their checkpoints exist."""
-PLAY_PARTS = PLAY_ROLES
 TAKE_TOKENIZER = "use tokenizer.model of Mistral-7B-Instruct-v0.1"
 PUBLISHED_TOKENIZER = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
 """sha256 of that file."""

@@ -3,7 +3,3 @@
 Read from the folders of transformers and open_clip without importing either, and written as the bundle's parts
 `text_tower` and `image_tower`. Source: MODEL.md section 1.
 """
-
-from animegamer_export.towers.parts import IMAGE, MOTION_MODEL, TEXT, Towers, open_towers
-
-__all__ = ["IMAGE", "MOTION_MODEL", "TEXT", "Towers", "open_towers"]

@@ -36,8 +36,8 @@ from animegamer_export.parts.vae import pixels
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.fake_quantize import FakeQuantizedWeights, fake_quantized
 from animegamer_export.support.peak_memory import peak_mib
-from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
+from animegamer_export.towers.parts import IMAGE, TEXT, Towers
 from animegamer_export.towers.text import TextTower
 from animegamer_export.verify.figures import ACTIVATION_TOLERANCES, PARTS, Figures, exceeds_tolerance
 from animegamer_rt.backends.interface import TokenBatch
