@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,15 +65,20 @@ class FixtureSet:
         config: Mapping[str, Any] = self.description["config"]
         return config
 
+    @property
+    def files(self) -> list[str]:
+        """Names of the files with its tensors."""
+        files: list[str] = self.description.get("files", [f"{self.name}.safetensors"])
+        return files
+
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the set, merged over its files and checked against the description; float32 as `dtype`."""
         merged: dict[str, Tensor] = {}
-        for name in self.description.get("files", [f"{self.name}.safetensors"]):
+        for name in self.files:
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(f"file name {name!r} is outside the folder", where=self.where)
-            file = open_safetensors(self.folder / name)
-            merged.update({key: file.tensors[key] for key in file.shapes})
+            merged |= open_safetensors(self.folder / name).tensors
         listed = self.description["tensors"]
         wrong = {}
         for key in listed.keys() & merged.keys():
@@ -94,17 +99,14 @@ class FixtureSet:
 
 @dataclass(frozen=True)
 class FixtureFolder:
-    """All fixture sets of a folder by name; `faults`: why others are invalid, by name."""
+    """All fixture sets of a folder by name."""
 
     path: Path
     sets: Mapping[str, FixtureSet]
     dtype: torch.dtype = torch.float32
-    faults: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, name: str, wanted_by: FixtureSet) -> FixtureSet:
         """A set that another one depends on. Raises CheckpointError naming both."""
-        if name in self.faults:
-            raise CheckpointError(f"needs {name}, which is invalid: {self.faults[name]}", where=wanted_by.where)
         if name not in self.sets:
             raise CheckpointError(f"needs {name}.json, which is missing", where=wanted_by.where)
         return self.sets[name]
@@ -116,37 +118,27 @@ class FixtureFolder:
 
 
 def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> FixtureFolder:
-    """The fixture sets of a folder, run in `dtype`. Raises CheckpointError if there are none."""
+    """The fixture sets of a folder, run in `dtype`.
+
+    Raises CheckpointError if there are none, for a description that is not JSON, and for tensors without one.
+    """
     if not path.is_dir():
         raise CheckpointError("no such folder", where=path, do="pass the folder of the fixtures")
     sets: dict[str, FixtureSet] = {}
-    faults: dict[str, str] = {}
     for file in sorted(path.glob("*.json")):
         kind = next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, file.stem)), UNKNOWN)
-        if kind == UNKNOWN and b'"tensors"' not in file.read_bytes():
-            continue
-        try:
+        if kind != UNKNOWN or b'"tensors"' in file.read_bytes():
             sets[file.stem] = FixtureSet(file.stem, kind, path, read_json(file), dtype)
-        except CheckpointError as error:
-            faults[file.stem] = str(error)
-    faults.update(_undescribed(path, sets, faults))
-    if not faults and all(fixture.kind in WEIGHTS for fixture in sets.values()):
+    described = {name for fixture in sets.values() for name in fixture.files}
+    for file in sorted(path.glob("*.safetensors")):
+        if file.name not in described:
+            name = f"{file.name.partition('.')[0]}.json"
+            raise CheckpointError(f"recorded tensors that no description names; expected {name}", where=file)
+    if all(fixture.kind in WEIGHTS for fixture in sets.values()):
         raise CheckpointError(
             "no fixture set in the folder", where=path, do="pass a folder of NAME.json + NAME.safetensors"
         )
-    return FixtureFolder(path, sets, dtype, faults)
-
-
-def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str, str]) -> dict[str, str]:
-    """Tensor files without a description, and why that is a fault."""
-    listed = [fixture.description.get("files") for fixture in sets.values()]
-    named = [name for names in listed if isinstance(names, list) for name in names]
-    alone = {}
-    for file in sorted(path.glob("*.safetensors")):
-        name = file.name.partition(".")[0]
-        if file.name not in named and name not in sets and name not in faults:
-            alone[name] = f"{file}: recorded tensors that no description names; expected {name}.json"
-    return alone
+    return FixtureFolder(path, sets, dtype)
 
 
 def vae_weights(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Tensor]:

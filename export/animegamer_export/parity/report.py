@@ -56,7 +56,7 @@ def check_folder(path: Path) -> list[Result]:
     for fixture in folder.sets.values():
         if fixture.kind not in WEIGHTS:
             results += _check(folder, exact, fixture)
-    return results + [Result(name, (), fault) for name, fault in folder.faults.items()]
+    return results
 
 
 def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> list[Result]:
