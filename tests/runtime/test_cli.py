@@ -61,7 +61,7 @@ VERBS = {
     "distill": "--student-steps",
     "export": "--checkpoints",
     "fetch": "--accept-licence",
-    "parity": "--verbose",
+    "parity": "DIR",
     "quantize": "--calibration-turns",
     "search-plans": "--dry-run",
     "shots decode": "--out",

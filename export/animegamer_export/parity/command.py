@@ -10,7 +10,6 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt parity`."""
     parser.set_defaults(run=_run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
-    parser.add_argument("--verbose", action="store_true", help="print every check of every set")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -18,5 +17,5 @@ def _run(options: argparse.Namespace) -> int:
     from .report import check_folder, table  # they need PyTorch
 
     results = check_folder(options.folder)
-    print(table(results, options.verbose))
+    print(table(results))
     return 0 if all(result.passed for result in results) else 1

@@ -88,7 +88,7 @@ def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> 
     ]
 
 
-def table(results: list[Result], verbose: bool) -> str:
+def table(results: list[Result]) -> str:
     """The results as text: one line per set with its worst check, then the failures."""
     width = max(len(result.name) for result in results)
     lines = [f"{'set':{width}}  {'max error':>10}  {'tolerance':>17}  result  worst of"]
@@ -100,9 +100,6 @@ def table(results: list[Result], verbose: bool) -> str:
         worst = result.worst
         error, tolerance = f"{worst.error:10.2e}", f"{_tolerance(worst):>17}"
         lines.append(f"{result.name:{width}}  {error}  {tolerance}  {word}    {len(result.checks)}: {worst.what}")
-        if verbose:
-            for check in result.checks:
-                lines.append(f"    {check.error:10.2e}  {_tolerance(check):>17}  {check.what}")
     for result in results:
         if result.fault is not None:
             lines.append(f"FAIL {result.name}: {result.fault}")

@@ -62,7 +62,6 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
     )
-    parser.add_argument("--no-weight-streaming", action="store_true", help="keep all weights in GPU memory")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -173,7 +172,6 @@ def _build_or_keep(
         row["arch"],
         options.precision,
         wanted.profiles,
-        not options.no_weight_streaming,
     )
     try:
         built = _build_in_subprocess(job)
