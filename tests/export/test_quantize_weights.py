@@ -20,7 +20,7 @@ from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import SCHEMES, scheme
 from animegamer_export.quantize.smoothing import activation_ranges
-from animegamer_export.quantize.weights import data_files, read_weight, rewrite, rewrite_files
+from animegamer_export.quantize.weights import data_files, read_weight, rewrite_files
 from animegamer_rt.errors import BundleError
 
 Array = npt.NDArray[Any]
@@ -97,7 +97,7 @@ def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
 def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, source: Path, tmp_path: Path) -> None:
     chosen = scheme(name)
     found = measured(source, name) if chosen.calibrated else None
-    report = rewrite(source, tmp_path / "new" / "small.onnx", chosen, keep_table, found)
+    report = rewrite_files([source], tmp_path / "new", "small.weights", chosen, keep_table, found)
     assert data_files(tmp_path / "new" / "small.onnx") == ["small.weights"]
     true = dict(WEIGHTS)
     for one in matrices(open_graph(source)):
@@ -117,12 +117,12 @@ def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, sou
 
 def test_a_part_is_not_rewritten_over_its_own_weights(source: Path) -> None:
     with pytest.raises(BundleError, match="same folder"):
-        rewrite_files([source], source.parent, "small.weights", scheme("int4-qdq"), keep_table, names=["new.onnx"])
+        rewrite_files([source], source.parent, "new.weights", scheme("int4-qdq"), keep_table)
 
 
 def test_activations_that_were_not_measured_are_asked_for(source: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"needs the activation range.*calibrate"):
-        rewrite(source, tmp_path / "small.onnx", scheme("w8a8"), keep_table)
+        rewrite_files([source], tmp_path, "small.weights", scheme("w8a8"), keep_table)
     assert list(tmp_path.iterdir()) == [], "nothing half-written is left"
 
 
@@ -131,7 +131,7 @@ def test_smoothed_graph_is_nearer_on_outliers(source: Path, tmp_path: Path) -> N
     plain = {name: Ranges((max(run.scales),)) for name, run in measured(source, "w8a8", X * 30).items()}
     errors = []
     for number, by in enumerate((found, plain)):
-        rewrite(source, tmp_path / str(number) / "small.onnx", scheme("w8a8"), keep_table, by)
+        rewrite_files([source], tmp_path / str(number), "small.weights", scheme("w8a8"), keep_table, by)
         errors.append(relative_error(run(tmp_path / str(number) / "small.onnx", SPIKED)[0], run(source, SPIKED)[0]))
     assert errors[0] < errors[1]
 

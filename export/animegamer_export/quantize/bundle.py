@@ -86,7 +86,7 @@ def quantize_bundle(
             sources = [bundle.part_path(part) for part in names[name]]
             with step(name, sizes[name]) as advance:
                 weights = f"{name}.weights"
-                reports[name] = rewrite_files(sources, work, weights, scheme, rules[name], found, (), advance)
+                reports[name] = rewrite_files(sources, work, weights, scheme, rules[name], found, advance)
             if not reports[name].errors:
                 raise BundleError(
                     f"{name} has no weight to quantise with {scheme.name}", where=bundle.folder, do=f"drop {name}"

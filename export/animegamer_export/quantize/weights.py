@@ -46,13 +46,6 @@ class RewriteReport:
         return float(np.mean(list(self.errors.values()))) if self.errors else 0.0
 
 
-def rewrite(
-    source: Path, target: Path, scheme: Scheme, exclude: Exclude, ranges: Mapping[str, Ranges] | None = None
-) -> RewriteReport:
-    """Rewrites one file; its data file is `<stem of target>.weights`. See `rewrite_files`."""
-    return rewrite_files([source], target.parent, f"{target.stem}.weights", scheme, exclude, ranges, (target.name,))
-
-
 def rewrite_files(
     sources: Sequence[Path],
     folder: Path,
@@ -60,7 +53,6 @@ def rewrite_files(
     scheme: Scheme,
     exclude: Exclude,
     ranges: Mapping[str, Ranges] | None = None,
-    names: Sequence[str] = (),
     written: Callable[[int], None] = lambda _: None,
 ) -> RewriteReport:
     """Rewrites graphs that share weights to another folder, with one new data file. The sources are not changed.
@@ -71,8 +63,7 @@ def rewrite_files(
     """
     folder.mkdir(parents=True, exist_ok=True)
     sources = [source.resolve() for source in sources]
-    names = names or [source.name for source in sources]
-    targets = [folder / name for name in names]
+    targets = [folder / source.name for source in sources]
     taken = set(sources) | {(source.parent / place).resolve() for source in sources for place in data_files(source)}
     if taken & {path.resolve() for path in (*targets, folder / weights)}:
         raise BundleError("source and target are the same folder", where=folder, do="choose another folder")
