@@ -98,16 +98,16 @@ TArray<FAnimeGamerTurn> ToTurns(const ag_listed& Listed)
 }
 }
 
-FAnimeGamerLink::FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token)
+FAnimeGamerLink::FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<animegamer_unreal::Connection> InConnection, const FString& Token)
 	: Owner(InOwner), Connection(InConnection)
 {
-	Game = Connection->Core.add(*this);
+	Game = Connection->add(*this);
 	Game->open(std::string(TCHAR_TO_UTF8(*Token)));
 }
 
 FAnimeGamerLink::~FAnimeGamerLink()
 {
-	Connection->Core.leave(Game);
+	Connection->leave(Game);
 }
 
 void FAnimeGamerLink::opened(const ag_game_info& Info, const ag_understood& Seen)
@@ -159,7 +159,7 @@ void FAnimeGamerLink::heard(const ag_event& Event)
 
 void FAnimeGamerLink::frame(animegamer_unreal::Picture& Picture)
 {
-	Screen.add(Connection->Core.pool(), Picture, Game->ticket(), Connection->Core.fps());
+	Screen.add(Connection->pool(), Picture, Game->ticket(), Connection->fps());
 }
 
 void FAnimeGamerLink::rewound(const ag_game_info& Info)
@@ -256,7 +256,7 @@ void UAnimeGamerGame::Resume(const FString& InToken)
 {
 	if (Find() != nullptr)
 	{
-		const TSharedPtr<FAnimeGamerConnection> Connection = Link->Connection;
+		const TSharedPtr<animegamer_unreal::Connection> Connection = Link->Connection;
 		Link = MakeShared<FAnimeGamerLink>(*this, Connection, InToken);
 		Link->Screen.play(ToPlayMode(Playback), RestSeconds, FadeSeconds, bClipsAtOnce);
 		Link->Screen.pause(bPaused);

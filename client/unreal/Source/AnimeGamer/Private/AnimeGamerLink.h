@@ -33,18 +33,10 @@ inline TArray<FString> ToTexts(const std::vector<std::string>& Texts)
 	return Converted;
 }
 
-class FAnimeGamerConnection
-{
-public:
-	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds) : Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds) {}
-
-	animegamer_unreal::Connection Core;
-};
-
 class FAnimeGamerLink : public animegamer_unreal::Listener
 {
 public:
-	FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token);
+	FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<animegamer_unreal::Connection> InConnection, const FString& Token);
 	virtual ~FAnimeGamerLink() override;
 
 	void opened(const ag_game_info& Info, const ag_understood& Seen) override;
@@ -56,7 +48,7 @@ public:
 	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
 
 	UAnimeGamerGame& Owner;
-	TSharedPtr<FAnimeGamerConnection> Connection;
+	TSharedPtr<animegamer_unreal::Connection> Connection;
 	animegamer_unreal::Game* Game = nullptr;
 	animegamer_unreal::Screen Screen;
 	/** What the textures hold. */

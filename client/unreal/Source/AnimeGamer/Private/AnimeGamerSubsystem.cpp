@@ -40,7 +40,7 @@ void UAnimeGamerSubsystem::Deinitialize()
 	Games.Empty();
 	if (Connection.IsValid())
 	{
-		Connection->Core.close(); // ends the client's thread, without waiting for the network; also within a tick
+		Connection->close(); // ends the client's thread, without waiting for the network; also within a tick
 	}
 	Connection.Reset();
 	Super::Deinitialize();
@@ -67,18 +67,18 @@ bool UAnimeGamerSubsystem::Connect()
 	if (!Connection.IsValid())
 	{
 		const UAnimeGamerSettings& Settings = *GetDefault<UAnimeGamerSettings>();
-		Connection = MakeShared<FAnimeGamerConnection>(Settings.Address, Settings.TimeoutSeconds);
-		const animegamer_unreal::Refusal Refusal = Connection->Core.refusal();
+		Connection = MakeShared<animegamer_unreal::Connection>(std::string(TCHAR_TO_UTF8(*Settings.Address)), Settings.TimeoutSeconds);
+		const animegamer_unreal::Refusal Refusal = Connection->refusal();
 		RefusalCode = ToText(Refusal.code);
 		RefusalText = ToText(Refusal.text);
 		RefusalWhatToDo = ToText(Refusal.what_to_do);
-		if (!Connection->Core.working())
+		if (!Connection->working())
 		{
 			UE_LOG(LogAnimeGamer, Error, TEXT("%s; %s"), *RefusalText, *RefusalWhatToDo);
 			Connection.Reset();
 			return false;
 		}
-		Connection->Core.welcomed = [this](const ag_welcome& Said)
+		Connection->welcomed = [this](const ag_welcome& Said)
 		{
 			Welcome = ToWelcome(Said);
 			OnConnected.Broadcast(Welcome);
@@ -91,8 +91,8 @@ bool UAnimeGamerSubsystem::Tick(float)
 {
 	if (Connection.IsValid())
 	{
-		const TSharedPtr<FAnimeGamerConnection> Now = Connection;
-		Now->Core.tick();
+		const TSharedPtr<animegamer_unreal::Connection> Now = Connection;
+		Now->tick();
 		TArray<TObjectPtr<UAnimeGamerGame>> All;
 		Games.GenerateValueArray(All);
 		for (const auto& Game : All)

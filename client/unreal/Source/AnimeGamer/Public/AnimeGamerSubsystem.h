@@ -6,7 +6,7 @@
 
 #include "AnimeGamerSubsystem.generated.h"
 
-class FAnimeGamerConnection;
+namespace animegamer_unreal { class Connection; }
 class UAnimeGamerGame;
 
 /** What the server plays. The lists are empty unless its bundle reads everyday words: then offer them to players. */
@@ -77,6 +77,6 @@ private:
 	FAnimeGamerWelcome Welcome;
 	/** Why the settings were refused; empty if they were not. */
 	FString RefusalCode, RefusalText, RefusalWhatToDo;
-	TSharedPtr<FAnimeGamerConnection> Connection;
+	TSharedPtr<animegamer_unreal::Connection> Connection;
 	FTSTicker::FDelegateHandle Ticker;
 };
