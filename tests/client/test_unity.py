@@ -142,6 +142,8 @@ def test_a_gateways_password_lets_in_who_gives_it(build: MonoBuild, bundle: Path
         assert driver.ask("open 3") == "ok 0"
         driver.ask(f"new {at} 0.5")
         assert re.match("error timed_out .* password", driver.ask("connect"))
+        driver.ask(f"new {at} 60 battery")
+        assert driver.ask("connect").startswith("error not_allowed ")
         assert driver.ask(f"new {stories.address_of(server)} 1 any").startswith("error bad_argument a Password ")
 
 

@@ -6,21 +6,32 @@ using System.Threading.Tasks;
 
 namespace AnimeGamer
 {
+    /// <summary>A client's password, empty for none, and whether it has opened a connection.</summary>
+    sealed class Password
+    {
+        public string Text;
+        public volatile bool Accepted;
+
+        public bool IsDoubtful { get { return Text != "" && !Accepted; } }
+    }
+
     /// <summary>The WebSocket of .NET: the editor and programs reach a gateway with it.</summary>
     sealed class ClientWire : WebSocketWire
     {
         readonly ClientWebSocket _socket = new ClientWebSocket();
         readonly Task _opening;
+        readonly Password _password;
         Task _sending;
         Task<WebSocketReceiveResult> _receiving;
         byte[] _message = new byte[64 * 1024];
         int _length;
         bool _whole;
 
-        public ClientWire(Uri address, string password, FramePool pool) : base(pool)
+        public ClientWire(Uri address, Password password, FramePool pool) : base(pool)
         {
+            _password = password;
             _socket.Options.AddSubProtocol(Subprotocol);
-            if (password != "") _socket.Options.SetRequestHeader("Authorization", "Bearer " + password);
+            if (password.Text != "") _socket.Options.SetRequestHeader("Authorization", "Bearer " + password.Text);
             _opening = _sending = _socket.ConnectAsync(address, CancellationToken.None);
         }
 
@@ -30,7 +41,12 @@ namespace AnimeGamer
         {
             if (!_opening.IsCompleted) ((IAsyncResult)_opening).AsyncWaitHandle.WaitOne(milliseconds);
             if (!_opening.IsCompleted) return false;
+            // An answer that opens no WebSocket has no inner error. It ends the calls: more wrong passwords would lock this address out.
+            if (_opening.IsFaulted && _password.IsDoubtful && _opening.Exception.InnerException.InnerException == null)
+                throw new AnimeGamerException("not_allowed", "the gateway opens no WebSocket: Password may be wrong",
+                    "check it, and the address; after ten wrong ones wait a minute");
             if (_sending.IsFaulted) throw Lost(_opening != _sending, 0);
+            _password.Accepted = true;
             if (_receiving == null && !_whole) Receive();
             if (!_whole && !_receiving.IsCompleted)
                 ((IAsyncResult)_receiving).AsyncWaitHandle.WaitOne(_sending.IsCompleted ? milliseconds : Math.Min(milliseconds, 1));

@@ -34,7 +34,8 @@ namespace AnimeGamer
                 throw new AnimeGamerException("bad_argument", "a browser sends no Password", "log in on the gateway's page, and leave it empty");
             return _ => new BrowserWire(address, pool);
 #else
-            return _ => new ClientWire(at, password, pool);
+            var given = new Password { Text = password };
+            return _ => new ClientWire(at, given, pool);
 #endif
         }
 
