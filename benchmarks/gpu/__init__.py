@@ -1,1 +1,1 @@
-"""The GPU benchmark: checks, kernels, turns and peers on this machine's GPU."""
+"""The GPU benchmark: kernels, turns and peers on this machine's GPU."""

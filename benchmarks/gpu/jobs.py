@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "reference", "checks", "turns", "peers", "profile")
+STAGES = ("build", "reference", "turns", "peers", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
     "reference": 120,
-    "checks": 150,
     "turns": 240,
     "peers": 150,
     "profile": 200,
@@ -48,19 +47,10 @@ class Variant:
     def name(self) -> str:
         """The name for `--variants`: the precision, and what differs from the defaults."""
         words = [self.precision, "" if self.graphs else "eager"]
-        words += ["kernels" * self.kernels, self._attention]
+        words += ["kernels" * self.kernels, "" if self.attention == "torch" else f"{self.attention}-attention"]
         words += ["int4-predictor" * self.int4_predictor]
         words += [f"{self.memory_gb:g}gb" if self.memory_gb else ""]
         return "-".join(filter(None, words))
-
-    @property
-    def check(self) -> str:
-        """The name of its check."""
-        return "-".join(filter(None, [self.precision, "kernels" * self.kernels, self._attention]))
-
-    @property
-    def _attention(self) -> str:
-        return "" if self.attention == "torch" else f"{self.attention}-attention"
 
 
 FOR_GOALS = (
@@ -91,27 +81,16 @@ CPU_VARIANTS = (
 )
 """In a dry run, without a GPU: the same code, with the kernels' references."""
 PROFILED = (Variant("bf16", graphs=False), Variant("fp8", graphs=False, kernels=True))
-FURTHER_CHECKS = (
-    Variant("fp32"),
-    Variant("fp16"),
-    Variant("fp32", kernels=True),
-    Variant("fp16", kernels=True, attention="wgmma"),
-)
-"""Checked, but not timed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One process. args: its arguments, in addition to the common ones. plans: of turns; each has its own result.
-
-    after: a job of `checks`. If that crashed or never ended, this one would too, so it runs last.
-    """
+    """One process. args: its arguments, in addition to the common ones. plans: of turns; each has its own result."""
 
     stage: str
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
-    after: str = ""
 
     @property
     def kernels(self) -> bool:
@@ -138,11 +117,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant not in FOR_GOALS and "peers" not in seen:
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
-        # Checks run concurrently, so those of all goals come together.
-        goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
-        fresh = {one.check: check_job(one) for one in goals if one.check not in seen}
-        seen.update(fresh)
-        yield from fresh.values()
         if "reference" not in seen and first != "pocket":
             seen.add("reference")
             yield Job("reference", first, {"size": first})
@@ -155,8 +129,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
     for size in others:
         some = [one for one in variants if size != "pocket" or one.name in POCKET or not on_gpu]
         yield from (job for one in some if can_play(size, one) for job in turn_jobs(size, one, plans))
-    if on_gpu:
-        yield from (check_job(one) for one in FURTHER_CHECKS if one.check not in seen)
     if profiled_after is None:
         yield from profiles
 
@@ -166,12 +138,6 @@ def profile_job(size: str, variant: Variant) -> Job:
     return Job(
         "profile", f"{size}-{variant.name}", {"size": size, "variant": asdict(variant), "kernels": variant.kernels}
     )
-
-
-def check_job(variant: Variant) -> Job:
-    """Checks a variant's precision, kernels and attention."""
-    args = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
-    return Job("checks", variant.check, args)
 
 
 def can_play(size: str, variant: Variant) -> bool:
@@ -192,7 +158,7 @@ def turn_jobs(size: str, variant: Variant, plans: Sequence[str]) -> Iterator[Job
     args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
     for some in filter(None, (tuple(plan for plan in played if (plan,) not in apart), *apart)):
         name = "-".join([size, variant.name, *(some if some in apart else ())])
-        yield Job("turns", name, args, some, after=variant.check)
+        yield Job("turns", name, args, some)
 
 
 def peer_jobs(mode: str) -> Iterator[Job]:

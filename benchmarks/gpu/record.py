@@ -61,11 +61,6 @@ class Record:
             self.data["jobs"] = [*others, about]
             self._write()
 
-    def outcome(self, stage: str, name: str) -> str | None:
-        """How a job ended; None if it did not run."""
-        found = (job["ended"] for job in self.data["jobs"] if (job["stage"], job["job"]) == (stage, name))
-        return next(found, None)
-
     def forget(self, stage: str) -> None:
         """Removes all entries of a stage."""
         self.data["jobs"] = [entry for entry in self.data["jobs"] if entry["stage"] != stage]

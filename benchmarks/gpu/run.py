@@ -1,6 +1,6 @@
-"""Checks and times PyTorch's engines, our kernels and their peers on this GPU, into one JSON record.
+"""Times PyTorch's engines, our kernels and their peers on this GPU, into one JSON record.
 
-Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit, in
+Made for a GPU that is available for minutes. Each job (a variant, a peer) is a process with a time limit, in
 order of priority. The record is rewritten after each result and includes the last lines of failed jobs. `--minutes N`
 ends the run after N minutes; the remaining jobs are listed as `not_run`, and `--continue RECORD` runs them. `--dry-run`
 runs every job's code on a CPU at tiny size, in this process; its times mean nothing. Requirements:
@@ -17,14 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,12 +48,10 @@ REFERENCES = ROOT / "build" / "gpu-reference"
 """Outputs of plain bf16, by size; large and remade by every run, so not stored with the results."""
 KEPT_CHARACTERS = 12000
 """Lines kept of a failed job's output."""
-CHECKS_AT_ONCE, CHECK_GIB = 8, 10.0
-"""Maximum number of concurrent checks, and GiB of the card per check: a kernel's full size takes a few."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is not measured yet; 1 if a check or job failed, 2 if nothing could start, 130 at Ctrl-C."""
+    """Runs what is not measured yet; 1 if a job failed or differs, 2 if nothing could start, 130 at Ctrl-C."""
     options = parse(arguments)
     deadline = time.monotonic() + 60 * options.minutes
     try:
@@ -110,39 +105,18 @@ def open_record(options: argparse.Namespace) -> Record:
 
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Runs the jobs until the deadline, checks concurrently; a failure only postpones jobs that come `after` it."""
-    queue, put_off = deque(jobs), list[Job]()
-    at_once = side_by_side(record, options)
-    while queue:
-        record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # Recorded now, in case the run is killed.
+    """Runs the jobs until the deadline; a failure costs only its own job."""
+    for number, job in enumerate(jobs):
+        # Recorded now, in case the run is killed.
+        record.update(not_run=[f"{left.stage} {left.name}" for left in jobs[number:]])
         if deadline <= time.monotonic():
-            print(f"time limit reached: {len(queue)} jobs remain (--continue)")
             return
-        job = queue.popleft()
-        if job not in put_off and record.outcome("checks", job.after) in gpu_record.FAILED:
-            put_off.append(job)
-            queue.append(job)
-            continue
-        together = [job]
-        while queue and len(together) < at_once and job.stage == queue[0].stage == "checks":
-            together.append(queue.popleft())
-        stop = Event()
-        with ThreadPoolExecutor(at_once) as pool:
-            try:
-                list(pool.map(partial(work_on, record, options, deadline, stop), together))
-            finally:
-                stop.set()  # At Ctrl-C jobs are still running, and the pool would wait for them.
+        work_on(record, options, deadline, job)
     record.update(not_run=[])
 
 
-def side_by_side(record: Record, options: argparse.Namespace) -> int:
-    """Number of concurrent checks: they are not timed, and mostly process start-up."""
-    memory_gib = (record.data["gpu"] or {}).get("memory_gib", 0)
-    return 1 if options.dry_run else max(1, min(CHECKS_AT_ONCE, int(memory_gib / CHECK_GIB)))
-
-
-def work_on(record: Record, options: argparse.Namespace, deadline: float, stop: Event, job: Job) -> None:
-    """Runs one job and records how it ended. stop: ends it when set."""
+def work_on(record: Record, options: argparse.Namespace, deadline: float, job: Job) -> None:
+    """Runs one job and records how it ended. At Ctrl-C it is `cut`."""
     library = library_of(record)
     if job.kernels and library is None:
         record.end(job, "left out", 0.0, "no kernel library: see build")
@@ -150,13 +124,15 @@ def work_on(record: Record, options: argparse.Namespace, deadline: float, stop: 
     allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
     limit = min(allowed, deadline - started)
     record.start(job)
-    job_runner = runner(options, stop)
-    outcome, output = job_runner(vars_of(options, job, library), limit, partial(record.add, job))
-    if outcome == "timed out" and (limit < allowed or stop.is_set()):
-        outcome = "cut"  # Stopped by --minutes or Ctrl-C, not a failure.
-    taken = time.monotonic() - started
-    record.end(job, outcome, taken, output)
-    print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
+    outcome, output = "cut", "stopped"
+    try:
+        outcome, output = runner(options)(vars_of(options, job, library), limit, partial(record.add, job))
+        if outcome == "timed out" and limit < allowed:
+            outcome = "cut"  # Stopped by --minutes, not a failure.
+    finally:
+        taken = time.monotonic() - started
+        record.end(job, outcome, taken, output)
+        print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
 
 
 def library_of(record: Record) -> str | None:
@@ -165,24 +141,24 @@ def library_of(record: Record) -> str | None:
     return next((str(library) for library in named if library.is_file()), None)
 
 
-def runner(options: argparse.Namespace, stop: Event | None = None) -> Runner:
+def runner(options: argparse.Namespace) -> Runner:
     """The job runner: a process per job, or in a dry run this process, without time limits."""
     if not options.dry_run:
-        return partial(run, stop=stop or Event())
+        return run
     from benchmarks.gpu import dry_run  # imports torch
 
     return lambda job_args, limit_s, take: dry_run.run(job_args, take)
 
 
-def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], stop: Event) -> tuple[str, str]:
-    """Runs a job in a process until `stop`, and passes on its results; (outcome, its last output)."""
+def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
+    """Runs a job in a process and passes on its results; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
         entries.touch()
         with entries.open(encoding="utf-8") as results, subprocess_for(command(job_args, entries), log) as process:
             ends, partial_line = time.monotonic() + limit_s, ""
             while True:
-                over = process.poll() is not None or time.monotonic() > ends or stop.is_set()
+                over = process.poll() is not None or time.monotonic() > ends
                 *whole, partial_line = (partial_line + results.read()).split("\n")
                 for line in whole:
                     take(json.loads(line))
@@ -245,23 +221,19 @@ def summary(record: Record) -> int:
         memory = turn["memory_peak_mib"]
         more = f"; {memory:.0f} MiB" if memory else ""
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    checks = record.data.get("checks", [])
-    wrong = [entry for entry in checks if not entry["passed"]]
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
     for turn in others:
         found = turn["against_plain_bf16"]
         print(f"differs from plain bf16: {turn['variant']}, {turn['plan']}: latent error {found['latent_error']}")
-    for entry in wrong:
-        print(f"check failed: {entry['job']}: {entry['check']}: relative error {entry['error']}")
     jobs = record.data["jobs"]
     failed = [job for job in jobs if job["ended"] in gpu_record.FAILED]
     for job in failed:
         print(f"{job['ended']}: {job['stage']} {job['job']}: {job['said'].splitlines()[-1]}")
-    print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(jobs)} jobs failed")
+    print(f"{len(failed)} of {len(jobs)} jobs failed")
     print(f"record: {record.path}")
     if left := record.data.get("not_run"):
         print(f"{len(left)} jobs not run: {', '.join(left)}")
-    return 1 if wrong or others or failed else 0
+    return 1 if others or failed else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

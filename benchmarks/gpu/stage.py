@@ -18,7 +18,6 @@ MODULES: Mapping[str, str] = {
     "machine": "machine",
     "build": "build",
     "reference": "reference",
-    "checks": "checks",
     "turns": "turns",
     "peers": "peers",
     "profile": "operator_profile",

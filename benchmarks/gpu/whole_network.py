@@ -1,6 +1,6 @@
 """Compares a variant's whole networks with plain bf16: the same seeded weights and inputs, the outputs of two plans.
 
-`checks` runs the parts at pocket's size; this finds mistakes between them, or in a graph's replay.
+`animegamer-rt selftest` runs the parts at pocket's size; this finds mistakes between them, or in a graph's replay.
 """
 
 from __future__ import annotations
