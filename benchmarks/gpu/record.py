@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from animegamer_bench.records import FEWEST, read_json
@@ -34,32 +33,28 @@ FAILED = ("failed", "timed out")
 
 
 class Record:
-    """One file, rewritten after every change. Thread-safe."""
+    """One file, rewritten after every change."""
 
     def __init__(self, path: Path, data: Entry) -> None:
         self.path, self.data = path, data
-        self._lock = RLock()
 
     def start(self, job: Job) -> None:
         """Removes the entries of an earlier, unfinished run of the job."""
-        with self._lock:
-            kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
-            self.data[job.stage] = kept
+        kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
+        self.data[job.stage] = kept
 
     def add(self, job: Job, entry: Entry) -> None:
         """Appends an entry of a job to its stage."""
-        with self._lock:
-            self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
-            self._write()
+        self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
+        self._write()
 
     def end(self, job: Job, outcome: str, seconds: float, output: str) -> None:
         """Records how a job ended, with the last lines of a failure."""
         about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
         about |= {"said": output} if outcome != "well" else {}
-        with self._lock:
-            others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
-            self.data["jobs"] = [*others, about]
-            self._write()
+        others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
+        self.data["jobs"] = [*others, about]
+        self._write()
 
     def forget(self, stage: str) -> None:
         """Removes all entries of a stage."""
@@ -68,9 +63,8 @@ class Record:
 
     def update(self, **fields: Any) -> None:
         """Replaces fields of the record itself."""
-        with self._lock:
-            self.data.update(fields)
-            self._write()
+        self.data.update(fields)
+        self._write()
 
     def remaining(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs still to run, without measured plans; those that failed before come last."""

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,15 +62,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             record.forget("build")  # A library built on another machine is not available here.
         if not all((ROOT / entry["file"]).is_file() for entry in record.data.get("reference", [])):
             record.forget("reference")
-        try:
-            work(record, record.remaining(select_jobs(options)), options, deadline)
-        except KeyboardInterrupt:
+        with ctrl_c() as stop:
+            work(record, record.remaining(select_jobs(options)), options, deadline, stop)
+        if stop.is_set():
             print(f"stopped; resume with --continue {record.path}", file=sys.stderr)
             return INTERRUPTED
         return summary(record)
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+@contextmanager
+def ctrl_c() -> Iterator[Event]:
+    """Inside, Ctrl-C sets the event instead of raising: a result that is just being recorded is not lost."""
+    stop = Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def select_jobs(options: argparse.Namespace) -> list[Job]:
@@ -104,19 +116,19 @@ def open_record(options: argparse.Namespace) -> Record:
     return gpu_record.open_record(options.results, heading, options.before)
 
 
-def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Runs the jobs until the deadline; a failure costs only its own job."""
+def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float, stop: Event) -> None:
+    """Runs the jobs until the deadline, or until `stop` is set; a failure costs only its own job."""
     for number, job in enumerate(jobs):
         # Recorded now, in case the run is killed.
         record.update(not_run=[f"{left.stage} {left.name}" for left in jobs[number:]])
-        if deadline <= time.monotonic():
+        if stop.is_set() or deadline <= time.monotonic():
             return
-        work_on(record, options, deadline, job)
+        work_on(record, options, deadline, stop, job)
     record.update(not_run=[])
 
 
-def work_on(record: Record, options: argparse.Namespace, deadline: float, job: Job) -> None:
-    """Runs one job and records how it ended. At Ctrl-C it is `cut`."""
+def work_on(record: Record, options: argparse.Namespace, deadline: float, stop: Event, job: Job) -> None:
+    """Runs one job and records how it ended. stop: ends it when set."""
     library = library_of(record)
     if job.kernels and library is None:
         record.end(job, "left out", 0.0, "no kernel library: see build")
@@ -124,15 +136,12 @@ def work_on(record: Record, options: argparse.Namespace, deadline: float, job: J
     allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
     limit = min(allowed, deadline - started)
     record.start(job)
-    outcome, output = "cut", "stopped"
-    try:
-        outcome, output = runner(options)(vars_of(options, job, library), limit, partial(record.add, job))
-        if outcome == "timed out" and limit < allowed:
-            outcome = "cut"  # Stopped by --minutes, not a failure.
-    finally:
-        taken = time.monotonic() - started
-        record.end(job, outcome, taken, output)
-        print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
+    outcome, output = runner(options, stop)(vars_of(options, job, library), limit, partial(record.add, job))
+    if outcome == "timed out" and (limit < allowed or stop.is_set()):
+        outcome = "cut"  # Stopped by --minutes or Ctrl-C, not a failure.
+    taken = time.monotonic() - started
+    record.end(job, outcome, taken, output)
+    print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
 
 
 def library_of(record: Record) -> str | None:
@@ -141,24 +150,24 @@ def library_of(record: Record) -> str | None:
     return next((str(library) for library in named if library.is_file()), None)
 
 
-def runner(options: argparse.Namespace) -> Runner:
+def runner(options: argparse.Namespace, stop: Event | None = None) -> Runner:
     """The job runner: a process per job, or in a dry run this process, without time limits."""
     if not options.dry_run:
-        return run
+        return partial(run, stop=stop or Event())
     from benchmarks.gpu import dry_run  # imports torch
 
     return lambda job_args, limit_s, take: dry_run.run(job_args, take)
 
 
-def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
-    """Runs a job in a process and passes on its results; (outcome, its last output)."""
+def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], stop: Event) -> tuple[str, str]:
+    """Runs a job in a process until `stop`, and passes on its results; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
         entries.touch()
         with entries.open(encoding="utf-8") as results, subprocess_for(command(job_args, entries), log) as process:
             ends, partial_line = time.monotonic() + limit_s, ""
             while True:
-                over = process.poll() is not None or time.monotonic() > ends
+                over = process.poll() is not None or time.monotonic() > ends or stop.is_set()
                 *whole, partial_line = (partial_line + results.read()).split("\n")
                 for line in whole:
                     take(json.loads(line))
