@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: 
         releases.open_denoiser(path, 60, 90)
     assert not proof.exists()
     assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
+
+
+def test_what_pytorch_does_not_fill_without_code_is_named(tmp_path: Path) -> None:
+    torch.save({"module": {}, "state": defaultdict(dict, {"step": {"a": 1}})}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match=r"run code \(.*collections\.defaultdict\); .*save the weights alone"):
+        open_torch(tmp_path / "a.pt")
 
 
 def test_truncated_and_damaged_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def _unreadable(path: Path, error: OSError) -> CheckpointError:
 
 def _runs_code(path: Path, *names: str) -> CheckpointError:
     refused = f"refused: reading it would run code ({', '.join(names)})"
-    return CheckpointError(refused, where=path, do="use the published file, which needs none")
+    return CheckpointError(refused, where=path, do="use the published file, or save the weights alone")
 
 
 def _not_torch(path: Path, why: str) -> CheckpointError:
