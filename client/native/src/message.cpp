@@ -126,8 +126,6 @@ double Fields::number(std::string_view name) {
     return node->kind == Kind::number ? node->number : static_cast<double>(node->integer);
 }
 
-double Fields::number_or(std::string_view name, double other) { return has(name) ? number(name) : other; }
-
 bool Fields::flag(std::string_view name) {
     const Node *node = find(name, Kind::flag, "true or false");
     return node != nullptr && node->integer != 0;

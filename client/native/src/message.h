@@ -44,7 +44,6 @@ public:
     std::int64_t integer(std::string_view name, std::int64_t least = INT64_MIN, std::int64_t most = INT64_MAX);
     int small(std::string_view name, int least, int most) { return static_cast<int>(integer(name, least, most)); }
     double number(std::string_view name);
-    double number_or(std::string_view name, double other);
     bool flag(std::string_view name);
     Fields map(std::string_view name);
     /// The index of a list in the tree; `none` if it is missing.

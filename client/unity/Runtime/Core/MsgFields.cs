@@ -22,11 +22,6 @@ namespace AnimeGamer
             throw Bad(name, "a number");
         }
 
-        public static double NumberOr(this MsgView map, string name, double absent)
-        {
-            return map.Find(name).Exists ? map.Number(name) : absent;
-        }
-
         public static bool Flag(this MsgView map, string name)
         {
             MsgView value = Require(map, name);

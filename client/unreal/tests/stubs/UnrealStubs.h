@@ -205,7 +205,6 @@ public:
 class UObject {
 public:
 	virtual ~UObject() = default;
-	virtual class UWorld* GetWorld() const { return nullptr; }
 	virtual void StubReferences(FStubVisitor& Visitor) { Visitor(Outer); }
 	template <typename T> T* GetTypedOuter() const { return static_cast<T*>(Outer); }
 	void AddToRoot() { bRoot = true; }
