@@ -9,16 +9,16 @@ spans: a coarse plan draws the clip of the reference's 50 steps, less sharply, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from animegamer_rt.errors import PlanError
+from animegamer_rt.errors import ConfigError, PlanError
 
-from .config import suggest
+from .config import read_record
 from .noise_schedule import (
     TRAINING_TIMESTEPS,
     Coefficients,
@@ -86,23 +86,36 @@ class DenoisePlan:
     @classmethod
     def from_dict(cls, data: object) -> DenoisePlan:
         """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for impossible steps."""
-        plan = _fields(data, "plan", required=("steps",), optional=("stochastic", "noise_steps"))
-        stochastic = plan.get("stochastic", True)
-        if not isinstance(stochastic, bool):
-            raise PlanError("not a boolean", where="plan: stochastic", found=repr(stochastic), expected="true or false")
-        if not isinstance(plan["steps"], list):
-            raise PlanError("not a list", where="plan: steps", found=type(plan["steps"]).__name__, expected="list")
-        entries = [
-            _fields(entry, f"plan: step {k}", ("timestep", "guidance", "branch"))
-            for k, entry in enumerate(plan["steps"])
-        ]
+        try:
+            plan = read_record(_Plan, data, "plan")
+        except ConfigError as error:
+            what, found, expected = error.what, error.found, error.expected
+            raise PlanError(what, where=error.where, found=found, expected=expected, do=error.do) from error
         return build_plan(
-            [entry["timestep"] for entry in entries],
-            guidance=[entry["guidance"] for entry in entries],
-            branches=[entry["branch"] for entry in entries],
-            stochastic=stochastic,
-            noise_steps=plan.get("noise_steps", 0),
+            [step.timestep for step in plan.steps],
+            guidance=[step.guidance for step in plan.steps],
+            branches=[step.branch for step in plan.steps],
+            stochastic=plan.stochastic,
+            noise_steps=plan.noise_steps,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step of `to_dict`."""
+
+    timestep: int
+    guidance: float
+    branch: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A plan of `to_dict`."""
+
+    steps: tuple[_Step, ...]
+    stochastic: bool = True
+    noise_steps: int = 0
 
 
 def build_plan(
@@ -124,9 +137,9 @@ def build_plan(
         raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
     for k, t in enumerate(timesteps):
         below = timesteps[k - 1] if k else TRAINING_TIMESTEPS
-        if not isinstance(t, int) or isinstance(t, bool) or not 0 <= t < below:
+        if not 0 <= t < below:
             raise PlanError("impossible timestep", where=f"step {k}", found=t, expected=f"an integer in 0..{below - 1}")
-    if noise_steps and not (type(noise_steps) is int and set(timesteps) <= set(even_timesteps(noise_steps))):
+    if noise_steps and not set(timesteps) <= set(even_timesteps(noise_steps)):
         expected = "a number of even steps whose timesteps include the plan's"
         raise PlanError("impossible noise", where="plan: noise_steps", found=repr(noise_steps), expected=expected)
     if guidance is None:
@@ -139,7 +152,9 @@ def build_plan(
     solver = solver_coefficients(timesteps, stochastic)
     steps: list[PlanStep] = []
     for k, t in enumerate(timesteps):
-        scale = _checked_guidance(guidance[k], k)
+        scale = float(guidance[k])
+        if not math.isfinite(scale):
+            raise PlanError("impossible guidance", where=f"step {k}", found=scale, expected="a finite number")
         branch = _checked_branch(branches[k], k, any(step.branch == "pair" for step in steps))
         # An unguided step keeps the last pair's difference for a later reuse.
         coefficients = solver[k]._replace(
@@ -173,26 +188,6 @@ def _noise_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.floa
     )
     unit: NDArray[np.float32] = (weights / np.linalg.norm(weights)).astype(np.float32)
     return unit
-
-
-def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Mapping[str, Any]:
-    """`data` as a mapping with the required keys and no unknown ones."""
-    if not isinstance(data, Mapping):
-        raise PlanError("not an object", where=where, found=type(data).__name__, expected="an object with named fields")
-    known = (*required, *optional)
-    for key in data:
-        if key not in known:
-            raise PlanError(f"unknown key {key!r}", where=where, do=suggest(str(key), known))
-    for key in required:
-        if key not in data:
-            raise PlanError(f"missing key {key!r}", where=where)
-    return data
-
-
-def _checked_guidance(value: object, step: int) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise PlanError("impossible guidance", where=f"step {step}", found=repr(value), expected="a finite number")
-    return float(value)
 
 
 def _checked_branch(value: Branch, step: int, has_pair: bool) -> Branch:

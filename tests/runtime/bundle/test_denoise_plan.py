@@ -38,14 +38,14 @@ def _steps(**change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ({"steps": 3}, "not a list"),
+        ({"steps": 3}, "wrong type of value; found 3; expected a list"),
         ({"steps": []}, "too few steps"),
         ({"stepps": []}, "did you mean 'steps'"),
         (_steps(timestep=999), "step 1: impossible timestep"),
         (_steps(guidance=float("nan")), "impossible guidance"),
         (_steps(branch="both"), "unknown branch"),
         (_steps(skip_blocks=[1, 2]), "unknown key 'skip_blocks'"),
-        ({"steps": [{"timestep": 999, "guidance": 1}]}, "missing key 'branch'"),
+        ({"steps": [{"timestep": 999, "guidance": 1}]}, "the key 'branch' is missing"),
         ({"steps": [{"timestep": t, "guidance": 1, "branch": "reuse"} for t in (9, 5)]}, "reuse before any pair"),
     ],
 )
