@@ -26,9 +26,8 @@ from animegamer_rt.untrusted import bracketed, listening_address
 
 from .options import ServeOptions
 from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
+from .workers import STEADY_S, restart_wait_s
 
-BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
-"""Wait before a restart. It doubles up to the second value each time the gateway dies sooner than the third."""
 STOP_S, SILENT_S = 3.0, 30.0
 """How long it may take to stop, and how long it may write nothing, also while it starts."""
 BIND_TRIES, BIND_WAIT_S = 20, 0.1
@@ -127,8 +126,8 @@ class GatewayProcess:
         log.info("gateway started, process %d", self._process.pid)
 
     def _plan_start(self, now: float, reason: str) -> None:
-        self._deaths = 1 if now - self._started_at > STEADY_S else min(self._deaths + 1, 30)
-        wait_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self._deaths - 1))
+        self._deaths = 1 if now - self._started_at > STEADY_S else self._deaths + 1
+        wait_s = restart_wait_s(self._deaths)
         self._start_at = now + wait_s
         log.error("%s; restarting it in %.1f s; games continue", reason, wait_s)
 

@@ -29,7 +29,7 @@ DEATH_S = 1.0
 LOG_TAIL_BYTES = 4096
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 MAX_LOG_BYTES = 16 * 2**20
-"""A longer log is emptied when the next worker starts."""
+"""A longer log is emptied when the next process starts."""
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +129,6 @@ class LocalHost(WorkerHost):
         if self._share.gpu is not None:
             environment[VISIBLE_GPUS] = self._share.gpu
         with open_log(self._log_path) as worker_log, running_on(self._share.cores):
-            if worker_log.tell() > MAX_LOG_BYTES:
-                worker_log.truncate(0)
             process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -199,11 +197,17 @@ def begin_log(path: Path) -> None:
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a log, readable only by this user: it may contain players' words. Raises OSError, also for a link."""
+    """Open a log, emptied if it is long, readable only by this user: it may contain players' words.
+
+    Raises OSError, also for a link.
+    """
     # A link's target would be emptied, and a named pipe would keep the server waiting for a reader.
     safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | safely, 0o600)
-    return os.fdopen(opened, "ab")
+    file = os.fdopen(opened, "ab")
+    if file.tell() > MAX_LOG_BYTES:
+        file.truncate(0)
+    return file
 
 
 def tail(path: Path) -> list[str]:

@@ -26,7 +26,7 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
 from animegamer_rt.version import __version__
 
-from .local_host import MAX_LOG_BYTES, RunningWorker, WorkerHost, begin_log, open_log, own_group, worker_name
+from .local_host import RunningWorker, WorkerHost, begin_log, open_log, own_group, worker_name
 from .options import ServeOptions
 
 REACH_S = 5.0
@@ -94,8 +94,6 @@ class RayCluster:
 
     def _start_process(self) -> _RayProcess:
         with open_log(self.log_path) as file:
-            if file.tell() > MAX_LOG_BYTES:
-                file.truncate(0)
             command = child_command("animegamer_rt.serving.cluster", self._address)
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, **own_group()

@@ -27,11 +27,11 @@ from .ray_host import RayCluster, RayHost
 from .sockets import ServerSockets
 
 BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
-"""Wait before a worker that died is restarted. It doubles with each death in a row, up to the second value."""
+"""Wait before a process that died is restarted. It doubles with each death in a row, up to the second value."""
 _MAX_DOUBLINGS = 30
 """2 to the power of the failures would overflow a float after 1024 of them."""
 STEADY_S = 60.0
-"""A worker that was ready for this long does not count as a failed start when it dies."""
+"""A process that was ready for this long does not count as a failed start when it dies."""
 LOADING_S = 600.0
 """A worker that is silent for this long while it loads its engines is replaced."""
 STOP_S = 5.0
@@ -110,10 +110,6 @@ class WorkerProcess:
     def retry_in_s(self, now: float) -> float:
         """Seconds until the next start."""
         return max(0.0, self._start_at - now)
-
-    def open_log(self) -> None:
-        """Start a new log. Raises StoreError if the state folder cannot be written."""
-        self._host.open_log()
 
     def watch(self, now: float, *, suspected: bool = False) -> str | None:
         """Start the worker when it is time. Returns the reason if it failed to start, died or had to be ended.
@@ -253,14 +249,18 @@ class WorkerProcess:
             steady = self._ready_at is not None and now - self._ready_at > STEADY_S
             self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
-        doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
-        self._start_at = now + min(MAX_BACKOFF_S, BACKOFF_S * 2**doublings)
+        self._start_at = now + restart_wait_s(self._failures)
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
         self.last_error, self.failed_at = reason, now
         said = f": {last_words}" if last_words else ""
         log.error("%s%s; restarting it in %.1f s", reason, said, self.retry_in_s(now))
         return reason
+
+
+def restart_wait_s(deaths: int) -> float:
+    """Seconds until a process is started again that died so many times in a row."""
+    return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** min(max(0, deaths - 1), _MAX_DOUBLINGS))
 
 
 class Workers:
