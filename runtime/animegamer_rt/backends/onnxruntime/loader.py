@@ -95,7 +95,7 @@ def load(bundle: Bundle, config: EngineConfig, parts: PlanParts = DEFAULT_PARTS)
         by_role = {role: [opened[graph].result() for graph in parts.graphs(role)] for role in roles}
     in_8_bits = [role for role in roles if any(paths[one] != bundle.part_path(one) for one in parts.graphs(role))]
     return Engines(
-        Predictor(*by_role[PREDICTOR], at_once=device == "cpu" and (threads or available_cores()) > 1),
+        Predictor(by_role[PREDICTOR][0], at_once=device == "cpu" and (threads or available_cores()) > 1),
         Denoiser(*by_role[DENOISER]),
         Vae(*by_role[VAE]),
         Encoder(*by_role[ENCODER]) if ENCODER in by_role else None,
@@ -125,7 +125,7 @@ def _load_rtx(bundle: Bundle, parts: PlanParts) -> Engines:
     by_role = {role: [opened[one] for one in parts.graphs(role) if one in opened] for role in (*PLAY_ROLES, ENCODER)}
     library = f"onnxruntime {onnxruntime.__version__}, {RTX_PLUGIN} {module_version(RTX_PLUGIN)}"
     return Engines(
-        Predictor(*by_role[PREDICTOR]),
+        Predictor(by_role[PREDICTOR][0]),
         Denoiser(*by_role[DENOISER]),
         Vae(*by_role[VAE]),
         Encoder(*by_role[ENCODER]) if by_role[ENCODER] else None,
