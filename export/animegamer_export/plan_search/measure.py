@@ -69,7 +69,8 @@ def measure_plans(
     turns = predict_first_turns(pipeline, texts[: budget.turns], SEARCH_SEED)
     log(f"recording the exact trajectory of {len(turns)} turns")
     gram = trajectory.trajectory_gram(engines.denoiser, pipeline.denoiser, pipeline.plan, turns)
-    found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EARLY_ERROR_POWERS}
+    local = search.LocalErrors(gram)
+    found = {emphasis: search.best_plans(local, emphasis, max(budget.rows)) for emphasis in EARLY_ERROR_POWERS}
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
     log(f"playing {len(texts) - len(turns)} other turns with exact")
     evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, judge)

@@ -46,14 +46,14 @@ class _LeastError:
     previous: tuple[_State, int] | None
 
 
-def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
+def best_plans(local: LocalErrors, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
     """The best plan of each cost up to `most_rows` network evaluations, without plans that a cheaper one equals.
 
-    gram: from `trajectory_gram`, [2n, 2n] for an exact plan of n steps. emphasis: a squared error at signal level a is
-    weighted by a^(-2 emphasis).
+    local: one object serves every emphasis. emphasis: a squared error at signal level a is weighted by
+    a^(-2 emphasis).
     """
-    steps = len(gram) // 2
-    local = _LocalErrors(gram, emphasis)
+    steps = local.steps
+    weights = [0.0, *(math.pow(level, -2.0 * emphasis) for level in local.levels[1:])]
     reached: list[dict[_State, dict[int, _LeastError]]] = [{} for _ in range(steps)]
     reached[0] = {_State(0, guided): {1 + guided: _LeastError(0.0, None)} for guided in (False, True)}
     finished: dict[int, tuple[float, _State]] = {}
@@ -66,7 +66,7 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
                         finished[rows] = (total, at)
                 continue
             for end in range(index + 1, steps):
-                error = local.step_error(at, end)
+                error = local.step_error(at, end) * weights[end]
                 for guided in (False, True):
                     after = reached[end].setdefault(_State(end, guided, index, at.guided), {})
                     for rows, best in by_rows.items():
@@ -93,17 +93,20 @@ def _plan(reached: list[dict[_State, dict[int, _LeastError]]], last: _State, row
     return plan_from_steps(indices[::-1], branches[::-1], steps)
 
 
-class _LocalErrors:
-    """Squared errors of coarse steps per latent element, from the exact trajectory's inner products."""
+class LocalErrors:
+    """Squared errors of coarse steps per latent element, from the exact trajectory's inner products.
 
-    def __init__(self, gram: Gram, emphasis: float) -> None:
+    gram: from `trajectory_gram`, [2n, 2n] for an exact plan of n steps.
+    """
+
+    def __init__(self, gram: Gram) -> None:
         self.gram, self.steps = gram, len(gram) // 2
         self.exact = [step.coefficients for step in exact_plan(self.steps)]
         self.levels = [float(level) for level in signal_levels(even_timesteps(self.steps))]
         self.half_log_snr = [half_log_snr(level) for level in self.levels]
-        self.weights = [0.0, *(math.pow(level, -2.0 * emphasis) for level in self.levels[1:])]
         self.added: dict[tuple[int, int], Weights] = {}
         self.guidance: dict[tuple[int, int], float] = {}
+        self._errors: dict[tuple[_State, int], float] = {}
         for start in range(self.steps - 1):
             added = np.zeros(2 * self.steps)
             for end in range(start + 1, self.steps):
@@ -111,9 +114,10 @@ class _LocalErrors:
                 self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
     def step_error(self, at: _State, end: int) -> float:
-        """The weighted squared error of the step from `at` to `end`."""
-        wrong = self._coarse_step(at, end) - self.added[at.index, end]
-        return self._square(wrong) * self.weights[end]
+        """The squared error of the step from `at` to `end`."""
+        if (at, end) not in self._errors:
+            self._errors[at, end] = self._square(self._coarse_step(at, end) - self.added[at.index, end])
+        return self._errors[at, end]
 
     def last_step_error(self, at: _State) -> float:
         """The squared error of the result if the last step is unguided."""
