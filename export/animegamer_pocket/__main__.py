@@ -13,7 +13,7 @@ import torch
 
 from .config import CONFIGS
 from .context import BuildContext
-from .phases import PHASES, write_networks
+from .phases import PHASES
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,13 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--phase", choices=list(PHASES), help="run only this phase")
     parser.add_argument("--device", default="cpu", help="device to train on: cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="PyTorch's CPU threads")
-    parser.add_argument("--fp32", type=Path, metavar="DIR", help="only export the trained networks here, in float32")
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
     context = BuildContext(CONFIGS[chosen.recipe], chosen.work, chosen.out, chosen.device)
-    if chosen.fp32 is not None:
-        write_networks(context, chosen.fp32, "fp32")
-        return 0
     for name, phase in PHASES.items():
         if chosen.phase in (None, name):
             print(f"== {name}", flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from animegamer_export.build.default_plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
 from animegamer_export.build.sizes import ModelSizes
-from animegamer_export.onnx_io.write import ExportResult, Precision
+from animegamer_export.onnx_io.write import ExportResult
 from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder, export_image_tower, export_text_tower
 from animegamer_export.parts.predictor import export_predictor
@@ -69,13 +69,11 @@ def write_bundle(
     plans: Mapping[str, DenoisePlan] | None = None,
     provenance: Mapping[str, Any] | None = None,
     origin: str = "trained",
-    precision: Precision = "fp16",
 ) -> Bundle:
     """Exports all parts, compares each with its network, then writes the manifest. Prints the errors.
 
-    folder: replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. precision: fp16 ships; fp32 is
-    the reference for other precisions. Raises BundleError if a part disagrees with its network, or if an fp16 bundle is
-    over 32 MB.
+    folder: replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. Raises BundleError
+    if a part disagrees with its network, or if the bundle is over 32 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -91,7 +89,7 @@ def write_bundle(
         description=DESCRIPTION,
         origin=origin,
         geometry=geometry,
-        parts=_export_parts(folder, networks, geometry, precision),
+        parts=_export_parts(folder, networks, geometry),
         plans=plan_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
@@ -100,7 +98,7 @@ def write_bundle(
         provenance=provenance or {},
         licence=LICENCE,
     )
-    return _write_checked(folder, manifest) if precision == "fp16" else write_manifest(folder, manifest)
+    return _write_checked(folder, manifest)
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
@@ -108,15 +106,15 @@ def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
     return _write_checked(folder, replace(load(folder).manifest, quality=quality))
 
 
-def _export_parts(folder: Path, networks: Networks, geometry: Geometry, precision: Precision) -> dict[str, Part]:
-    unconditional, eight_bit = networks.encoder.unconditional().detach(), precision == "fp16"
+def _export_parts(folder: Path, networks: Networks, geometry: Geometry) -> dict[str, Part]:
+    unconditional = networks.encoder.unconditional().detach()
     written: list[ExportResult] = [
-        export_predictor(networks.predictor, folder, precision),
-        export_denoiser(networks.denoiser, unconditional, folder, precision, attention="onnxruntime", int8=eight_bit),
-        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, precision),
-        export_encoder(networks.encoder, folder, precision),
-        export_text_tower(networks.text_tower, folder, TEXT_TOKENS, precision),
-        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width, precision),
+        export_predictor(networks.predictor, folder),
+        export_denoiser(networks.denoiser, unconditional, folder, attention="onnxruntime", int8=True),
+        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width),
+        export_encoder(networks.encoder, folder),
+        export_text_tower(networks.text_tower, folder, TEXT_TOKENS),
+        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width),
     ]
     print("\n".join(one.report() for one in written), flush=True)
     return {name: part for one in written for name, part in one.parts.items()}

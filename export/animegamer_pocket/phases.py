@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.onnx_io.write import Precision
 from animegamer_export.plan_search import measure, results
 from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measure import SearchBudget
@@ -36,14 +34,9 @@ from .world.captions import caption
 
 def make_bundle(context: BuildContext) -> None:
     """Exports every network into the bundle. Its plans have no figures yet."""
-    write_networks(context, context.out)
-
-
-def write_networks(context: BuildContext, out: Path, precision: Precision = "fp16") -> None:
-    """Exports the trained networks as a bundle into `out`. fp32 is the reference for other precisions."""
     denoiser, shot_encoder = context.load_denoiser("adapted")
     bundle.write_bundle(
-        out,
+        context.out,
         bundle.Networks(
             predictor=context.load_predictor().cpu(),
             denoiser=denoiser.cpu(),
@@ -54,11 +47,10 @@ def write_networks(context: BuildContext, out: Path, precision: Precision = "fp1
         ),
         context.work / "tokenizer",
         provenance={"recipe": context.config.name, "seed": context.config.seed, "latent_scale": context.latent_scale},
-        precision=precision,
     )
     pictures = train_picture_reader(context.weights_path("picture_reader"), context.config.picture_reader_phase)
     words = vocabulary(context.config.vocabulary_turns)
-    add_readers(out, load_reader(context.weights_path("reader")), pictures, words, precision)
+    add_readers(context.out, load_reader(context.weights_path("reader")), pictures, words)
 
 
 def calibrate_plans(context: BuildContext) -> None:

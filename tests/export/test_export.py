@@ -22,6 +22,7 @@ from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
+from animegamer_export.verify.bundles import SampleCounts, compare
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
@@ -31,6 +32,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
+PRECISIONS = {"predictor": "int8-qdq", "denoiser": "fp16", "vae": "fp32", "encoder": "fp16"}
 RANDOM = ["--random-weights", "0", "--size", "tiny"]
 
 
@@ -61,7 +63,7 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source
 
 @pytest.fixture(scope="module")
 def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Watching]:
-    """A bundle with a predictor in 8 bits, exported where another export was killed."""
+    """A bundle in other precisions than `whole`, exported where another export was killed."""
     folder = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-m", "animegamer_rt", "export", "--random-weights", "0", "--size", "tiny"]
     process = subprocess.Popen(
@@ -69,14 +71,14 @@ def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory)
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
     )
-    written, deadline = folder / ".b.unfinished" / "predictor.onnx", time.monotonic() + 600
+    written, deadline = folder / ".b.unfinished" / "predictor.weights", time.monotonic() + 600
     while not written.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert [path.name for path in folder.iterdir()] == [".b.unfinished"]
     watching = Watching()
-    return export(source, {**FP16, "predictor": "int8-qdq"}, folder / "b", watching), watching
+    return export(source, PRECISIONS, folder / "b", watching), watching
 
 
 def test_a_killed_export_leaves_no_bundle_and_the_next_one_starts_again(after_a_kill: tuple[Bundle, Watching]) -> None:
@@ -95,6 +97,14 @@ def test_a_quantised_part_is_made_from_its_fp16_form(after_a_kill: tuple[Bundle,
     assert 0 < bundle.manifest.provenance["export"]["predictor"]["mean_weight_error"] < 0.01
     operators = {node.op_type for node in onnx.load(bundle.folder / "predictor.onnx").graph.node}
     assert "DequantizeLinear" in operators
+
+
+def test_the_same_weights_in_other_precisions_differ_by_what_rounding_takes(
+    after_a_kill: tuple[Bundle, Watching], whole: Bundle
+) -> None:
+    figures = compare(load(after_a_kill[0].folder), whole, SampleCounts(2, 1, "fast"))
+    assert figures.keys() == {"predictor", "vae"}
+    assert 1e-5 < figures["predictor"]["shot_relative_error"] < 5e-2 and 50 < figures["vae"]["frames_psnr_db"] < 100
 
 
 def test_full_size_needs_the_bytes_that_its_weights_take() -> None:

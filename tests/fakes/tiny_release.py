@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from animegamer_export.build.sizes import TINY
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.key_names import (
     DENOISER,
@@ -36,7 +37,7 @@ PREDICTOR_SIZE = PredictorSize(hidden=64, layers=2, heads=2, kv_heads=1, mlp=128
 """But for the vocabulary, which is the tokenizer's."""
 DENOISER_SIZE = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12)
 ENCODER_SIZE = EncoderSize(text_width=16, image_width=24, hidden=32)
-VAE_SIZE = VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0)
+VAE_SIZE = TINY.vae  # so that one tracing serves both
 
 
 def write_release(folder: Path) -> Path:

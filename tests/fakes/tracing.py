@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -29,10 +30,12 @@ def each_network_traced_once(folder: Path) -> Iterator[None]:
         shapes = [(value.shape, value.dtype, value.is_contiguous()) for value in (*inputs, *held.values())]
         key = repr((module, plainly, shapes, list(held), options))
         file = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
-        if not file.exists():
-            unfinished = file.with_suffix(f".{os.getpid()}")
-            ir.save(plain(module, inputs, **options).model, unfinished)
-            unfinished.replace(file)
+        with file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be tracing it
+            if not file.exists():
+                unfinished = file.with_suffix(".unfinished")
+                ir.save(plain(module, inputs, **options).model, unfinished)
+                unfinished.replace(file)
         model = ir.load(file).clone()  # whose shapes can be changed
         for name in held.keys() & model.graph.initializers.keys():
             model.graph.initializers[name].const_value = ir.tensor(held[name].detach().numpy(), name=name)

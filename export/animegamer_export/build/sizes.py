@@ -88,9 +88,9 @@ TINY = ModelSizes(
     predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
     denoiser=DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12),
     encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
-    vae=VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3),
+    vae=VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0),
 )
-"""A few thousand weights, to test the export."""
+"""Few weights, to test the export."""
 
 POCKET = ModelSizes(
     predictor=PredictorSize(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512, vocabulary=0, shot_width=192),

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, check_outputs, round_to_fp16, write
 from animegamer_pocket.world.captions import POSITION_WORDS, SPOT_WORDS
 from animegamer_pocket.world.scene import (
     ADVERBS,
@@ -76,16 +76,13 @@ class _PackedPieces(nn.Module):
         return self.codes[features].to(torch.float32) * self.scales[features]
 
 
-def export_reader(
-    reader: Reader, folder: Path, precision: Precision = "fp16", words: ReaderWords = WORDS
-) -> ExportResult:
+def export_reader(reader: Reader, folder: Path, words: ReaderWords = WORDS) -> ExportResult:
     """Writes reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 25] -> logits f32 of `OUTPUTS`.
 
     words: WORDS or NINE_WORDS.
     """
-    reader = export_copy(reader, precision)
-    if precision == "fp16":
-        reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
+    reader = round_to_fp16(reader)
+    reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
     module = NineMotions(reader, OUTPUTS) if words is NINE_WORDS else reader
     inputs = {
         "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
@@ -93,7 +90,7 @@ def export_reader(
     }
     with torch.no_grad():
         graph = Graph("reader", module, inputs, OUTPUTS, {"features": {1: "words"}})
-        parts = write(folder, [graph], "reader.weights", precision)
+        parts = write(folder, [graph], "reader.weights")
         case = Case("a sentence", inputs, dict(zip(OUTPUTS, module(*inputs.values()), strict=True)))
         return ExportResult(parts, check_outputs(folder, [("reader", case)], TOLERANCE))
 
@@ -117,35 +114,28 @@ class _AtUsualLevel(nn.Module):
         return tuple(heads[name] for name in HEADS)
 
 
-def export_picture_reader(
-    reader: PictureReader, folder: Path, precision: Precision = "fp16", words: ReaderWords = WORDS
-) -> ExportResult:
+def export_picture_reader(reader: PictureReader, folder: Path, words: ReaderWords = WORDS) -> ExportResult:
     """Writes picture_reader.onnx: picture f32 [1, 3, 96, 144] in -1..1 -> the logits of `HEADS`, f32."""
     module: nn.Module = _AtUsualLevel(reader.to(memory_format=torch.contiguous_format))  # type: ignore[call-overload]
     if words is NINE_WORDS:
         module = NineMotions(module, tuple(HEADS))
-    module = export_copy(module, precision)
+    module = round_to_fp16(module)
     inputs = {"picture": torch.rand(1, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0)) * 2 - 1}
     with torch.no_grad():
         graph = Graph("picture_reader", module, inputs, tuple(HEADS))
-        parts = write(folder, [graph], "picture_reader.weights", precision)
+        parts = write(folder, [graph], "picture_reader.weights")
         case = Case("a picture", inputs, dict(zip(HEADS, module(*inputs.values()), strict=True)))
         return ExportResult(parts, check_outputs(folder, [("picture_reader", case)], TOLERANCE))
 
 
-def add_readers(
-    folder: Path, reader: Reader, pictures: PictureReader, vocabulary: str, precision: Precision = "fp16"
-) -> Bundle:
+def add_readers(folder: Path, reader: Reader, pictures: PictureReader, vocabulary: str) -> Bundle:
     """Writes both readers into a bundle's folder and manifest; other parts are unchanged.
 
     A bundle whose words have nine motions keeps them. vocabulary: see `samples.vocabulary`.
     """
     manifest = load(folder).manifest
     words = NINE_WORDS if manifest.reader is not None and manifest.reader.motions == NINE else WORDS
-    written = [
-        export_reader(reader, folder, precision, words),
-        export_picture_reader(pictures, folder, precision, words),
-    ]
+    written = [export_reader(reader, folder, words), export_picture_reader(pictures, folder, words)]
     print("\n".join(one.report() for one in written), flush=True)
     new = {name: part for one in written for name, part in one.parts.items()}
     changed = [file for part in new.values() for file in part.files]

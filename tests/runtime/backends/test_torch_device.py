@@ -62,14 +62,12 @@ class Case:
 
 
 CASES = (
-    Case("packed", four_bits=True),
+    Case("packed-little-memory", four_bits=True, free=0.0),
     Case("fp8", FP8),
     Case("int8", INT8),
     Case("kernels", kernels=True, four_bits=True),
-    Case("fp8-kernels", FP8, kernels=True),
+    Case("fp8-kernels-little-memory", FP8, kernels=True, free=0.0),
     Case("int8-kernels", INT8, kernels=True, attention="wgmma"),
-    Case("little-memory", free=0.0),
-    Case("little-memory-kernels", kernels=True, free=0.0),
 )
 
 
