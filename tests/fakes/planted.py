@@ -11,7 +11,6 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.noise import as_array
 
 SHOT, LOGITS, DENOISER, FRAME = "shot", "logits", "latent in a step", "frame"
-STAGES = (SHOT, LOGITS, DENOISER, FRAME)
 
 
 def plant(engines: Engines, where: str, *, value: float = np.nan, index: int = 0) -> Engines:
@@ -25,17 +24,17 @@ def plant(engines: Engines, where: str, *, value: float = np.nan, index: int = 0
 
 class _Predictor:
     def __init__(self, engine: Any, where: str, value: float) -> None:
-        self._engine, self.where, self._value = engine, where, value
+        self._engine, self._where, self._value = engine, where, value
 
     def prefill(self, *arguments: Any) -> Any:
         prefill = self._engine.prefill(*arguments)
-        if self.where == SHOT:
+        if self._where == SHOT:
             prefill.shot[-1, -1] = self._value
         return prefill
 
     def extend(self, *arguments: Any) -> Any:
         logits, cache = self._engine.extend(*arguments)
-        if self.where == LOGITS:
+        if self._where == LOGITS:
             logits = np.where(logits == logits.max(), np.float32(self._value), logits)
         return logits, cache
 
@@ -64,14 +63,14 @@ class _Denoiser:
 
 class _Vae:
     def __init__(self, engine: Any, index: int) -> None:
-        self._engine, self._index = engine, index
+        self._engine, self.index = engine, index
 
     def first(self, *arguments: Any) -> Any:
         frames, caches = self._engine.first(*arguments)
-        return self._black(frames, self._index), caches
+        return self._black(frames, self.index), caches
 
     def next(self, *arguments: Any) -> Any:
-        return self._black(self._engine.next(*arguments), self._index - 9)
+        return self._black(self._engine.next(*arguments), self.index - 9)
 
     def _black(self, frames: Any, index: int) -> Any:
         if 0 <= index < len(frames):

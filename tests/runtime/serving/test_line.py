@@ -1,20 +1,15 @@
-"""Who plays next, and at which worker: nobody waits for more than one turn of each other connection."""
+"""Who plays next, at which worker, what a job counts for, and when it is told to expect its turn."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from simulated_server import SHOT, Game, Listener, SimulatedServer, SimulatedWorker
+from simulated_server import SHOT, Game, Listener, SimulatedServer
 
 from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.codec import Message
-
-LONGEST_S = 3.0
-"""A slow player's turn; everybody else's takes a second."""
 
 
 @pytest.fixture
@@ -31,95 +26,6 @@ def server(store: Store, tmp_path: Path) -> SimulatedServer:
 @pytest.fixture
 def two(store: Store, tmp_path: Path) -> SimulatedServer:
     return SimulatedServer(store, tmp_path, workers=2)
-
-
-@dataclass(eq=False)
-class Player:
-    """One connection with its games, which it replays: nothing is written while the simulation runs.
-
-    think_s: its longest pause after a turn; vanishes: once it has sent.
-    """
-
-    games: list[Game]
-    turn_s: float = 1.0
-    think_s: float = 0.0
-    vanishes: bool = False
-    client: Listener = field(default_factory=Listener)
-    sends_at: float = 0.0
-
-
-class Crowd:
-    """Players before a server, whose clock jumps from one event to the next."""
-
-    def __init__(self, server: SimulatedServer, players: list[Player], seed: int) -> None:
-        self.server, self.players, self.random = server, players, random.Random(seed)
-        self.sent: dict[str, tuple[float, Player]] = {}
-        """Session -> when its turn was sent, and by whom."""
-        self.waits: list[tuple[Player, float]] = []
-
-    def play(self, turns: int) -> None:
-        ends_at: dict[SimulatedWorker, float] = {}
-        server = self.server
-        while turns > 0:
-            for player in self.random.sample(self.players, len(self.players)):
-                if server.now >= player.sends_at:
-                    self.send(player)
-            for worker in server.workers:
-                if worker.given and worker not in ends_at:
-                    sent_at, player = self.sent[str(worker.job.session)]
-                    self.waits.append((player, server.now - sent_at))
-                    ends_at[worker] = server.now + player.turn_s
-            assert len(ends_at) == len(server.workers) or not server.core.queue.waiting, "a worker is idle"
-            sends_at = (player.sends_at for player in self.players if player.sends_at > server.now)
-            server.now = min([*ends_at.values(), *sends_at])
-            for worker in [worker for worker, at in ends_at.items() if at <= server.now]:
-                del ends_at[worker]
-                _, player = self.sent.pop(str(worker.job.session))
-                server.says("finished", worker, seconds={"total": player.turn_s})
-                player.sends_at = server.now + player.think_s * self.random.random()
-                turns -= 1
-
-    def send(self, player: Player) -> None:
-        """A turn for each game that has none."""
-        player.sends_at = float("inf")
-        for game in player.games:
-            game.client = player.client
-            if self.server.job(game) is not None:
-                continue
-            refused = player.client.kinds(game.ask("replay", of_turn=1)) == ["busy"]
-            assert not refused or player.think_s == 0, "a player with nothing waiting always has a place"
-            if refused:
-                return
-            self.sent[game.session] = self.server.now, player
-        if player.vanishes:
-            self.server.vanishes(player.client)
-            player.client, player.sends_at = Listener(), self.server.now + 0.1 + self.random.random()
-            self.sent = {session: sent for session, sent in self.sent.items() if self._has_job(session)}
-
-    def _has_job(self, session: str) -> bool:
-        return self.server.core.queue.of_session(session) is not None
-
-
-@pytest.mark.parametrize(("workers", "seed"), [(1, 0), (1, 1), (2, 2), (2, 3), (3, 4)])
-def test_a_polite_player_waits_at_most_for_one_turn_of_each_other_connection(
-    store: Store, tmp_path: Path, workers: int, seed: int
-) -> None:
-    server = SimulatedServer(
-        store, tmp_path, queue=32, sessions=0, workers=workers, turn_deadline_s=1e5, turns_per_minute=0
-    )
-
-    def games(count: int) -> list[Game]:
-        return [server.played() for _ in range(count)]
-
-    polite = [Player(games(1), think_s=5.0) for _ in range(3)]
-    greedy = [Player(games(9)), Player(games(17))]
-    others = [Player(games(1), turn_s=LONGEST_S, think_s=2.0), Player(games(6), vanishes=True)]
-    crowd = Crowd(server, [*polite, *greedy, *others], seed)
-    crowd.play(400)
-    longest = {player: max(wait for who, wait in crowd.waits if who is player) for player in polite}
-    assert all(wait <= (len(crowd.players) - 1) * LONGEST_S / workers for wait in longest.values()), longest
-    turns = [sum(who is player for who, _ in crowd.waits) for player in polite]
-    assert min(turns) >= 20, f"and each has its turns, of 400: {turns}"
 
 
 def test_a_second_game_on_a_connection_does_not_wait_for_the_first_to_go_on(server: SimulatedServer) -> None:

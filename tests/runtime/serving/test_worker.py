@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
+from planted import FRAME, plant
 from worker_client import Game, WorkerClient, content, of_type, pictures, running
 
 import fakes
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import DeviceLostError
@@ -177,6 +180,16 @@ def test_an_unexpected_error_ends_the_job_only(bundle: Bundle, caplog: pytest.Lo
         denoiser.fail_at = None
         assert worker.play(Game().job(TEXTS[0]))[-1].type == "finished"
     assert "MemoryError: no memory for this step" in caplog.text, "the log has it, the client does not"
+
+
+def test_a_turn_with_unusable_output_ends_with_what_helps_and_the_next_one_plays(bundle: Bundle) -> None:
+    engines = plant(replace(fakes.fake_engines(), precision=dict.fromkeys(PLAY_ROLES, "fp16")), FRAME, index=12)
+    with running(Pipeline.open(bundle, engines)) as worker:
+        *sent, failed = worker.play(Game(codec="mp4").job(TEXTS[0]))
+        assert failed.fields["code"] == "unusable_output" and not of_type(sent, "clip")
+        assert "(fp16): " in failed.fields["text"] and "--precision bf16 or fp32" in failed.fields["do"]
+        engines.vae.index = 17  # after the last
+        assert worker.play(Game().job(TEXTS[0]))[-1].type == "finished"
 
 
 def test_a_lost_device_ends_the_worker_and_leaves_the_job_to_the_next_one(bundle: Bundle) -> None:
