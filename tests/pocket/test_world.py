@@ -67,7 +67,7 @@ def meadow_clip(motion: str, level: int, *people: str) -> np.ndarray:
     return render(scene).astype(np.int16)
 
 
-@pytest.mark.parametrize("level", [1, 3, 5])
+@pytest.mark.parametrize("level", [1, 5])
 @pytest.mark.parametrize("people", [*((name,) for name in CHARACTERS), ("Mirel", "Dovan"), ("Bixo", "Tofi")])
 def test_every_two_motions_look_different_whoever_makes_them(people: tuple[str, ...], level: int) -> None:
     clips = {motion: meadow_clip(motion, level, *people) for motion in MOTIONS}
