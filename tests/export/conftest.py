@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,9 @@ def whole(source: ExportSource, traces: Path) -> Bundle:  # noqa: F811
         if not folder.exists():
             export(source, FP16, folder, Watching())
         return load(folder)
+
+
+@pytest.fixture
+def bundle(whole: Bundle, tmp_path: Path) -> Bundle:
+    """The tiny bundle, to be changed."""
+    return load(shutil.copytree(whole.folder, tmp_path / "tiny"))

@@ -40,12 +40,6 @@ LATENT = (1, 5, 16, 8, 12)
 
 
 @pytest.fixture
-def bundle(whole: Bundle, tmp_path: Path) -> Bundle:
-    """The tiny bundle, to be changed."""
-    return load(shutil.copytree(whole.folder, tmp_path / "tiny"))
-
-
-@pytest.fixture
 def network() -> LightDecoder:
     """Random weights; a block of its first stage is dead, as blocks may be after training."""
     torch.manual_seed(5)

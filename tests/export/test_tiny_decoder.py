@@ -6,7 +6,6 @@ The small networks here have the published file's names and layers, written from
 from __future__ import annotations
 
 import hashlib
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from animegamer_export.parts.vae import pixels
 from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends.interface import Frames
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.roles import TINY_DECODER, VAE
 from animegamer_rt.bundle.writer import write_manifest
@@ -103,12 +102,6 @@ def published() -> Published:
 def file(published: Published, tmp_path: Path) -> Path:
     save_file(published.state_dict(), tmp_path / "taecvx.safetensors")
     return tmp_path / "taecvx.safetensors"
-
-
-@pytest.fixture
-def bundle(whole: Bundle, tmp_path: Path) -> Bundle:
-    """The tiny bundle, to be changed."""
-    return load(shutil.copytree(whole.folder, tmp_path / "tiny"))
 
 
 def latent(seed: int = 1, shape: tuple[int, ...] = LATENT) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,6 @@ from animegamer_rt.serving.store.turns import StoredTurn
 from animegamer_rt.serving.wire.codec import Message
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted
 from animegamer_rt.state.game import CharacterState
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state") as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(store: Store, tmp_path: Path) -> SimulatedServer:
-    return SimulatedServer(store, tmp_path)
 
 
 def test_the_worker_has_the_next_turn_before_the_running_one_ends(server: SimulatedServer) -> None:

@@ -4,7 +4,7 @@ runs while the server sleeps."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,18 +21,7 @@ from animegamer_rt.serving.wire.client_errors import client_text
 
 LOAD_S, DEATH_S = 6.0, 0.2
 """Seconds until a dead worker serves again, and into a turn until it dies of poison; other turns take a second."""
-PLAYED_S = 400.0
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state") as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(store: Store, tmp_path: Path) -> SimulatedServer:
-    return SimulatedServer(store, tmp_path)
+PLAYED_S = 200.0
 
 
 # A worker that answers, but fails

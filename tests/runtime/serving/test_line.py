@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,6 @@ from simulated_server import SHOT, Game, Listener, SimulatedServer
 
 from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.codec import Message
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state") as opened:
-        yield opened
-
-
-@pytest.fixture
-def server(store: Store, tmp_path: Path) -> SimulatedServer:
-    return SimulatedServer(store, tmp_path)
 
 
 @pytest.fixture

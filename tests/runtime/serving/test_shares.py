@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from animegamer_rt.serving.server.queue import SESSION_IN_USE_S
 from animegamer_rt.serving.shares import FullError, Share, Worth
 from animegamer_rt.serving.store.store import Store
 from animegamer_rt.serving.wire.codec import Message
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state") as opened:
-        yield opened
 
 
 @settings(deadline=None, derandomize=True, database=None)
