@@ -3,7 +3,8 @@
  * A request returns at once. Its answers are events, which ag_poll returns one at a time on the game's thread. A thread
  * inside the client owns the sockets, connects again when a connection is lost, and asks for what is missing.
  *
- * Threads: call a client from any thread, but ag_poll, ag_client_close and ag_client_free from one thread only. Text is UTF-8 and ends with a zero byte. No function throws, and none blocks for the network.
+ * Threads: call a client from any thread, but ag_poll, ag_client_close and ag_client_free from one thread only. Text is UTF-8
+ * and ends with a zero byte. No function throws, and none blocks for the network.
  */
 #ifndef ANIMEGAMER_H
 #define ANIMEGAMER_H

@@ -188,7 +188,7 @@ void read_welcome(Fields &fields, Slot &slot) {
     welcome.sessions = limits.integer("sessions", 0);
     welcome.queue = limits.integer("queue", 0);
     fields.fault = limits.fault;
-    // A raw picture of four channels; a piece of an mp4 is smaller but for its overhead.
+    // A raw picture of four channels; a JPEG is smaller but for its overhead.
     const std::size_t raw = 4 * static_cast<std::size_t>(welcome.width) * static_cast<std::size_t>(welcome.height) + 262144;
     welcome.buffer_bytes = raw < max_buffer_bytes ? raw : max_buffer_bytes;
 }

@@ -111,7 +111,8 @@ Link::Outcome Link::read(std::string &trouble) {
         }
         if (got <= 0) {
             trouble = zmtp_.ready() ? "the connection was lost"
-                                     : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client lacks";
+                                     : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, "
+                                       "which this client lacks: use an SSH tunnel";
             return Outcome::lost;
         }
         arrived_ += static_cast<std::size_t>(got);
