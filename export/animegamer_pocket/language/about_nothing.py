@@ -16,16 +16,14 @@ _LETTERS = "aaabcdeeefghiijklmnooprsttuuvwxyzqjxz"
 
 
 def _undo(story: Story, template: str) -> Asked | None:
-    return None if story.before is None else Asked(Filling(), back=story.earlier or story.before, notes=("undo",))
+    return Asked(Filling(), back=story.earlier or story.before, notes=("undo",))
 
 
 def _keeps(story: Story, template: str) -> Asked | None:
-    return None if story.before is None else Asked(Filling())
+    return Asked(Filling())
 
 
 def _thing(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     thing = load("stray")["thing"].text(story.rng)
     fill = Filling({"a": story.rng.choice(story.shown)}, phrases={"x": lambda: thing})
     return Asked(fill, unknown=(thing,))
@@ -85,11 +83,11 @@ def gibberish(rng: random.Random) -> str:
     return " ".join(words)
 
 
-CLASSES: Mapping[str, tuple[float, Class]] = {
-    "undo": (4, _undo),
-    "chatter": (8, _chatter),
-    "small_talk": (6, _small_talk),
-    "thing": (4, _thing),
-    "keeps": (1.5, _keeps),
+CLASSES: Mapping[str, tuple[float, str, Class]] = {
+    "undo": (4, "later", _undo),
+    "chatter": (8, "any", _chatter),
+    "small_talk": (6, "any", _small_talk),
+    "thing": (4, "later", _thing),
+    "keeps": (1.5, "later", _keeps),
 }
-"""Class -> how often it is drawn, and its function."""
+"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

@@ -70,8 +70,6 @@ def _one_acts(story: Story, template: str) -> Asked | None:
 
 
 def _third_acts(story: Story, template: str) -> Asked | None:
-    if len(story.shown) < 2:
-        return None
     a, b = story.rng.sample(story.shown, 2)
     c = story.absent[0]
     fill = Filling({"a": a, "b": b, "c": c}, {"m": story.rng.choice(MOTIONS)})
@@ -99,44 +97,34 @@ def _fix_pair(story: Story, template: str) -> Asked | None:
 
 
 def _fix_join(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 1:
-        return None
     c, (b, x) = story.shown[0], story.absent[:2]
     return Asked(Filling({"c": c, "b": b, "x": x}), (c, b))
 
 
 def _fix_swap(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 1:
-        return None
     c, (b, x) = story.shown[0], story.absent[:2]
     return Asked(Filling({"c": c, "b": b, "x": x}), (b,))
 
 
 def _fix_leave(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 2:
-        return None
     a, b = story.rng.sample(story.shown, 2)
     return Asked(Filling({"a": a, "b": b}), (a,))
 
 
 def _but(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 2:
-        return None
     x, stays = story.rng.sample(story.shown, 2)
     motion = story.rng.choice(MOTIONS) if "{m" in template else None
     return Asked(Filling({"x": x}, {"m": motion or ""}), (stays,), motion)
 
 
 def _but_leaves(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 2:
-        return None
     a = story.rng.choice(story.shown)
     motion = story.rng.choice(MOTIONS) if "{m" in template else None
     return Asked(Filling({"a": a}, {"m": motion or ""}), (a,), motion)
 
 
 def _absent(story: Story, template: str) -> Asked | None:
-    if story.before is None or (len(story.shown) == 2 and template.startswith(("only {a}", "just {a}", "{a} alone"))):
+    if len(story.shown) == 2 and template.startswith(("only {a}", "just {a}", "{a} alone")):
         return None
     return Asked(Filling({"a": story.rng.choice(story.shown), "c": story.absent[0]}))
 
@@ -153,12 +141,10 @@ def _absent_acts(story: Story, template: str) -> Asked | None:
 
 
 def _crowd(story: Story, template: str) -> Asked | None:
-    return None if story.before is None else Asked(Filling(), notes=("crowd",), without=("motion",))
+    return Asked(Filling(), notes=("crowd",), without=("motion",))
 
 
 def _said(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     came = [name for name in story.shown if story.earlier is None or name not in story.earlier.characters]
     if len(story.shown) == 1:
         x = story.shown[0]
@@ -171,7 +157,7 @@ def _said(story: Story, template: str) -> Asked | None:
 
 
 def _wrong_person(story: Story, template: str) -> Asked | None:
-    if story.before is None or story.earlier is None or set(story.shown) == set(story.earlier.characters):
+    if story.earlier is None:
         return None
     came = [name for name in story.shown if name not in story.earlier.characters]
     if len(came) != 1:
@@ -189,25 +175,25 @@ def _three_first(story: Story, template: str) -> Asked | None:
     return Asked(Filling({"a": a, "b": b, "c": c}, {"m": motion}), (a, b), motion, refused=(c,))
 
 
-CLASSES: Mapping[str, tuple[float, Class]] = {
-    "to": (9, _to),
-    "company": (6, _company),
-    "company_unknown": (2, _company_unknown),
-    "one_acts": (6, _one_acts),
-    "third_acts": (3, _third_acts),
-    "fix_first": (6, _fix_first),
-    "fix_pair": (2, _fix_pair),
-    "fix_join": (4, _fix_join),
-    "fix_swap": (2, _fix_swap),
-    "fix_leave": (2.5, _fix_leave),
-    "but": (4, _but),
-    "but_acts": (3, _but),
-    "but_leaves": (3, _but_leaves),
-    "absent": (8, _absent),
-    "absent_acts": (4, _absent_acts),
-    "crowd": (2, _crowd),
-    "said": (4, _said),
-    "wrong_person": (2, _wrong_person),
-    "three_first": (2, _three_first),
+CLASSES: Mapping[str, tuple[float, str, Class]] = {
+    "to": (9, "any", _to),
+    "company": (6, "any", _company),
+    "company_unknown": (2, "any", _company_unknown),
+    "one_acts": (6, "any", _one_acts),
+    "third_acts": (3, "pair", _third_acts),
+    "fix_first": (6, "any", _fix_first),
+    "fix_pair": (2, "any", _fix_pair),
+    "fix_join": (4, "alone", _fix_join),
+    "fix_swap": (2, "alone", _fix_swap),
+    "fix_leave": (2.5, "pair", _fix_leave),
+    "but": (4, "pair", _but),
+    "but_acts": (3, "pair", _but),
+    "but_leaves": (3, "pair", _but_leaves),
+    "absent": (8, "later", _absent),
+    "absent_acts": (4, "any", _absent_acts),
+    "crowd": (2, "later", _crowd),
+    "said": (4, "later", _said),
+    "wrong_person": (2, "any", _wrong_person),
+    "three_first": (2, "any", _three_first),
 }
-"""Class -> how often it is drawn, and its function."""
+"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

@@ -38,16 +38,12 @@ def _fix_hour(story: Story, template: str) -> Asked | None:
 
 
 def _fix_clothes(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     a = story.rng.choice(story.shown)
     g, k = two(story.rng, OUTFITS)
     return Asked(Filling({"a": a}, clothes={"g": (g, "a"), "k": (k, "a")}), clothes={a: g})
 
 
 def _stop(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     w = story.motion
     if "{w" in template and (w == "stand" or story.rng.random() < 0.22):
         w = story.rng.choice([motion for motion in MOTIONS if motion not in (w, "stand")])
@@ -56,16 +52,12 @@ def _stop(story: Story, template: str) -> Asked | None:
 
 
 def _not_motion_first(story: Story, template: str) -> Asked | None:
-    if story.before is not None:
-        return None
     a = story.rng.choice(CHARACTERS)
     w = story.rng.choice([motion for motion in MOTIONS if motion != "stand"])
     return Asked(Filling({"a": a}, {"w": w}), (a,), "stand", notes=("no_motion",))
 
 
 def _not_place(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     q = story.place
     fill = Filling({"a": story.rng.choice(story.shown)}, places={"q": q})
     if "{q" in template and story.rng.random() < 0.2:
@@ -75,8 +67,6 @@ def _not_place(story: Story, template: str) -> Asked | None:
 
 
 def _not_hour(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     i = story.hour if story.rng.random() < 0.7 else HOURS[story.hour == "day"]
     return Asked(Filling(hours={"i": i}), hour=HOURS[i == "day"])
 
@@ -91,8 +81,6 @@ def _not_hour_acts(story: Story, template: str) -> Asked | None:
 
 
 def _not_clothes(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
     a = story.rng.choice(story.shown)
     k = default_outfit(a, story.before, story.worn)
     if k == "everyday" or story.rng.random() < 0.25:
@@ -116,25 +104,19 @@ def _two_outfits(story: Story, template: str) -> Asked | None:
 
 
 def _one_dressed(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 2:
-        return None
     a, b = story.rng.sample(story.shown, 2)
     g = story.rng.choice(OUTFITS)
     return Asked(Filling({"a": a, "b": b}, clothes={"g": (g, "a")}), clothes={a: g})
 
 
 def _swap_clothes(story: Story, template: str) -> Asked | None:
-    if len(story.shown) != 2 or story.before is None:
-        return None
-    (a, b), (g, k) = story.shown, story.before.outfits
+    (a, g), (b, k) = story.clothes.items()
     if g == k and story.rng.random() < 0.8:
         return None
     return Asked(Filling({"a": a, "b": b}), clothes={a: k, b: g})
 
 
 def _first_only(story: Story, template: str) -> Asked | None:
-    if story.before is not None:
-        return None
     a, b = two(story.rng, CHARACTERS)
     g = story.rng.choice(OUTFITS)
     people = (a, b) if "{b}" in template else (a,)
@@ -162,9 +144,7 @@ def _two_motions(story: Story, template: str) -> Asked | None:
 
 def _alike(story: Story, template: str) -> Asked | None:
     """One more gets the clothes that another has on."""
-    if story.before is None:
-        return None
-    worn = dict(zip(story.shown, story.before.outfits, strict=True))
+    worn = story.clothes
     dressed = [name for name in story.shown if worn[name] != "everyday"]
     if len(dressed) != 1:
         return None
@@ -181,9 +161,7 @@ def _alike(story: Story, template: str) -> Asked | None:
 
 
 def _own_off(story: Story, template: str) -> Asked | None:
-    if story.before is None:
-        return None
-    worn = dict(zip(story.shown, story.before.outfits, strict=True))
+    worn = story.clothes
     dressed = [name for name in story.shown if worn[name] != "everyday"]
     if not dressed or (len(dressed) > 1 and "{a" not in template):
         return None
@@ -193,14 +171,14 @@ def _own_off(story: Story, template: str) -> Asked | None:
 
 def _affirms(story: Story, template: str) -> Asked | None:
     """What is shown already."""
-    if story.before is None or (len(story.shown) == 2 and template in ("{a}", "{a} stays", "{a} stays here")):
+    if len(story.shown) == 2 and template in ("{a}", "{a} stays", "{a} stays here"):
         return None
     people = dict(zip("ab", story.rng.sample(story.shown, len(story.shown)), strict=False))
     a = people["a"]
     g = default_outfit(a, story.before, story.worn)
     clothes = {"g": (g, "a")}
     fill = Filling(people, {"m": story.motion}, {"p": story.place}, {"h": story.hour}, clothes)
-    return Asked(fill, motion=story.motion if "{m" in template else None, level=story.before.level)
+    return Asked(fill, motion=story.motion if "{m" in template else None, level=story.level)
 
 
 def _strength(level: int, motion: str | None = None) -> Class:
@@ -214,33 +192,33 @@ def _strength(level: int, motion: str | None = None) -> Class:
     return asked
 
 
-CLASSES: Mapping[str, tuple[float, Class]] = {
-    "fix_motion": (3.5, _fix_motion),
-    "fix_motion_bare": (3, _fix_motion),
-    "fix_place": (2, _fix_place),
-    "fix_place_bare": (3, _fix_place),
-    "fix_hour": (2, _fix_hour),
-    "fix_hour_bare": (2, _fix_hour),
-    "fix_clothes": (4, _fix_clothes),
-    "stop": (9, _stop),
-    "not_motion_first": (2, _not_motion_first),
-    "not_place": (5, _not_place),
-    "not_hour": (3, _not_hour),
-    "not_hour_acts": (2.5, _not_hour_acts),
-    "not_clothes": (2, _not_clothes),
-    "two_outfits": (6, _two_outfits),
-    "two_outfits_act": (3, _two_outfits),
-    "one_dressed": (6, _one_dressed),
-    "swap_clothes": (3, _swap_clothes),
-    "first_only": (12, _first_only),
-    "two_motions": (5, _two_motions),
-    "two_in_a_row": (3, _two_motions),
-    "strong": (2, _strength(5)),
-    "high": (1, _strength(5, "jump")),
-    "weak": (2, _strength(1)),
-    "alike": (4, _alike),
-    "joins_alike": (3, _alike),
-    "affirms": (5, _affirms),
-    "own_off": (3, _own_off),
+CLASSES: Mapping[str, tuple[float, str, Class]] = {
+    "fix_motion": (3.5, "any", _fix_motion),
+    "fix_motion_bare": (3, "any", _fix_motion),
+    "fix_place": (2, "any", _fix_place),
+    "fix_place_bare": (3, "any", _fix_place),
+    "fix_hour": (2, "any", _fix_hour),
+    "fix_hour_bare": (2, "any", _fix_hour),
+    "fix_clothes": (4, "later", _fix_clothes),
+    "stop": (9, "later", _stop),
+    "not_motion_first": (2, "first", _not_motion_first),
+    "not_place": (5, "later", _not_place),
+    "not_hour": (3, "later", _not_hour),
+    "not_hour_acts": (2.5, "any", _not_hour_acts),
+    "not_clothes": (2, "later", _not_clothes),
+    "two_outfits": (6, "any", _two_outfits),
+    "two_outfits_act": (3, "any", _two_outfits),
+    "one_dressed": (6, "pair", _one_dressed),
+    "swap_clothes": (3, "pair", _swap_clothes),
+    "first_only": (12, "first", _first_only),
+    "two_motions": (5, "any", _two_motions),
+    "two_in_a_row": (3, "any", _two_motions),
+    "strong": (2, "any", _strength(5)),
+    "high": (1, "any", _strength(5, "jump")),
+    "weak": (2, "any", _strength(1)),
+    "alike": (4, "later", _alike),
+    "joins_alike": (3, "later", _alike),
+    "affirms": (5, "later", _affirms),
+    "own_off": (3, "later", _own_off),
 }
-"""Class -> how often it is drawn, and its function."""
+"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

@@ -62,17 +62,15 @@ def class_turn(story: Story, held_out: bool = False, only: str | None = None) ->
     only: of this class alone.
     """
     rng = story.rng
-    name = only or rng.choices(tuple(CLASSES), [weight for weight, _ in CLASSES.values()])[0]
+    name = only or rng.choices(tuple(CLASSES), [weight for weight, _, _ in CLASSES.values()])[0]
     for _ in range(_TRIES if only else 1):
         template = rng.choice(templates(name, held_out))
-        if template.endswith(" @pair"):
-            if name != "first_only" and len(story.shown) < 2:
-                continue
-            template = template.removesuffix(" @pair")
-            pair = True
-        else:
-            pair = False
-        asked = CLASSES[name][1](story, template)
+        pair = template.endswith(" @pair")
+        if pair and name != "first_only" and len(story.shown) < 2:
+            continue
+        template = template.removesuffix(" @pair")
+        _, when, ask = CLASSES[name]
+        asked = ask(story, template) if story.is_at(when) else None
         if asked is None or (name == "first_only" and pair != ("{b}" in template)):
             continue
         done = _turn(story, asked, name, template)
@@ -175,5 +173,9 @@ def aside_turn(rng: random.Random, turn: tuple[Scene, Utterance]) -> tuple[Scene
     return scene, dataclasses.replace(utterance, text=cap(text) if rng.random() < 0.5 else text)
 
 
-CLASSES: Mapping[str, tuple[float, Class]] = {**about_people.CLASSES, **about_things.CLASSES, **about_nothing.CLASSES}
-"""Class -> how often it is drawn, and its function; its templates are the section of the same name."""
+CLASSES: Mapping[str, tuple[float, str, Class]] = {
+    **about_people.CLASSES,
+    **about_things.CLASSES,
+    **about_nothing.CLASSES,
+}
+"""Class -> how often it is drawn, when, and its function; its templates are the section of the same name."""

@@ -6,7 +6,7 @@ import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from animegamer_pocket.world.scene import CHARACTERS, Scene
+from animegamer_pocket.world.scene import CHARACTERS, DEFAULT_LEVEL, Scene
 
 from .filling import Filling
 
@@ -26,6 +26,20 @@ class Story:
     def shown(self) -> tuple[str, ...]:
         """The characters of the last scene."""
         return self.before.characters if self.before else ()
+
+    def is_at(self, when: str) -> bool:
+        """Whether it is the time for a class: any, first (turn), later, alone or pair (of those shown)."""
+        return when in ("any", "later" if self.before else "first", ("", "alone", "pair")[len(self.shown)])
+
+    @property
+    def clothes(self) -> dict[str, str]:
+        """What those shown wear, in their order."""
+        return dict(zip(self.shown, self.before.outfits, strict=True)) if self.before else {}
+
+    @property
+    def level(self) -> int:
+        """The last scene's."""
+        return self.before.level if self.before else DEFAULT_LEVEL
 
     @property
     def absent(self) -> list[str]:
