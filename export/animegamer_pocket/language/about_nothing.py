@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
 
 from animegamer_pocket.world.scene import CHARACTERS
 
 from .filling import Filling
 from .lexicon import load
-from .story import Asked, Class, Story
+from .story import Asked, Classes, Story
 
 _LETTERS = "aaabcdeeefghiijklmnooprsttuuvwxyzqjxz"
 
@@ -83,11 +82,10 @@ def gibberish(rng: random.Random) -> str:
     return " ".join(words)
 
 
-CLASSES: Mapping[str, tuple[float, str, Class]] = {
+CLASSES: Classes = {
     "undo": (4, "later", _undo),
     "chatter": (8, "any", _chatter),
     "small_talk": (6, "any", _small_talk),
     "thing": (4, "later", _thing),
     "keeps": (1.5, "later", _keeps),
 }
-"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS
 
 from . import inflect
 from .filling import Filling
 from .lexicon import load
-from .story import Asked, Class, Story, actor, two
+from .story import Asked, Classes, Story, actor, two
 
 
 def _to(story: Story, template: str) -> Asked | None:
@@ -175,7 +173,7 @@ def _three_first(story: Story, template: str) -> Asked | None:
     return Asked(Filling({"a": a, "b": b, "c": c}, {"m": motion}), (a, b), motion, refused=(c,))
 
 
-CLASSES: Mapping[str, tuple[float, str, Class]] = {
+CLASSES: Classes = {
     "to": (9, "any", _to),
     "company": (6, "any", _company),
     "company_unknown": (2, "any", _company_unknown),
@@ -196,4 +194,3 @@ CLASSES: Mapping[str, tuple[float, str, Class]] = {
     "wrong_person": (2, "any", _wrong_person),
     "three_first": (2, "any", _three_first),
 }
-"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

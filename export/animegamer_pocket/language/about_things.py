@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES
 
 from .change import default_outfit
 from .filling import Filling
-from .story import HOURS, Asked, Class, Story, actor, two
+from .story import HOURS, Asked, Class, Classes, Story, actor, two
 
 
 def _fix_motion(story: Story, template: str) -> Asked | None:
@@ -192,7 +190,7 @@ def _strength(level: int, motion: str | None = None) -> Class:
     return asked
 
 
-CLASSES: Mapping[str, tuple[float, str, Class]] = {
+CLASSES: Classes = {
     "fix_motion": (3.5, "any", _fix_motion),
     "fix_motion_bare": (3, "any", _fix_motion),
     "fix_place": (2, "any", _fix_place),
@@ -221,4 +219,3 @@ CLASSES: Mapping[str, tuple[float, str, Class]] = {
     "affirms": (5, "later", _affirms),
     "own_off": (3, "later", _own_off),
 }
-"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""

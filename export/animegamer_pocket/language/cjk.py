@@ -7,9 +7,7 @@ place, `{h}` an hour, `{g}` clothes. What follows `=` is the motion.
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Mapping
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene, follow
 
@@ -17,6 +15,7 @@ from .change import default_outfit, shows_the_same
 from .classes import templates
 from .lexicon import load
 from .sentences import Utterance, labels_of
+from .story import Story
 
 _THEY = {
     "zh": {1: ("他", "她", "它"), 2: ("他们", "她们", "两个人", "大家", "他们俩")},
@@ -24,16 +23,16 @@ _THEY = {
 }
 
 
-def cjk_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+def cjk_turn(story: Story) -> tuple[Scene, Utterance] | None:
     """A scene and a Chinese or Japanese text; None if the draw does not fit the game."""
+    rng, before, shown = story.rng, story.before, story.shown
     language = rng.choice(("zh", "ja"))
-    shown = before.characters if before else ()
     kinds = ["motion", "motion", "place", "hour", "wear", "wear_all", "stop"]
     kinds += ["join", "swap", "to"] if len(shown) == 1 else ["leave", "leave", "to"]
     kind = rng.choice(kinds) if before else rng.choice(("start",) * 5 + ("still", "to"))
     template = rng.choice(templates(f"{language} {kind}"))
     words = load("cjk")
-    absent = rng.sample([name for name in CHARACTERS if name not in shown], 5 - len(shown))
+    absent = story.absent
     a, b = (rng.sample(shown, 2) if len(shown) == 2 else (*shown, *absent)[:2]) if before else rng.sample(CHARACTERS, 2)
     asked = {"a": a, "b": b, "n": absent[0], "x": b}
     motion, place, hour = rng.choice(MOTIONS), rng.choice(PLACES), rng.choice(("day", "night"))
@@ -60,23 +59,23 @@ def cjk_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
             return rng.choice(_THEY[language][len(shown)])
         if name == "l":
             return words[f"{language} {'fast' if strong else 'slow'}"].text(rng)
-        key = {"m": motion, "w": before.motion if before else "", "p": place, "h": hour, "g": outfit}[name]
+        key = {"m": motion, "w": story.motion, "p": place, "h": hour, "g": outfit}[name]
         return words[f"{language} {key}"].text(rng)
 
     text = re.sub(r"\{(\w)\}", slot, template)
     named = "{m}" in template or to or kind in ("stop", "still")
     after_motion = to or ("stand" if kind in ("stop", "still") else motion if "{m}" in template else "")
     wearers = people if kind == "wear_all" else (a,) if "{g}" in template else ()
-    outfits = tuple(outfit if name in wearers else default_outfit(name, before, worn) for name in people)
+    outfits = tuple(outfit if name in wearers else default_outfit(name, before, story.worn) for name in people)
     level = 3 if named or before is None else before.level
     if "{l}" in template:
         level = 4 if strong else 2
     scene = Scene(
         people,
-        after_motion or (before.motion if before else "stand"),
+        after_motion or story.motion,
         level,
-        place if "{p}" in template else before.place if before else "meadow",
-        (hour == "night") if "{h}" in template else before.night if before else False,
+        place if "{p}" in template else story.place,
+        (hour if "{h}" in template else story.hour) == "night",
         outfits,
         seed=rng.getrandbits(31),
     )

@@ -2,7 +2,7 @@
 
 One does something to the other, a name or a motion taken back, a denial, an exception, somebody absent sent away, two
 outfits, two motions, chatter, undo. A class has a section of templates in `templates/` (see `filling`) and a function
-that says what the scene becomes. An eighth of the templates is held out from training and measures what it teaches.
+that says what the scene becomes. An eighth of the templates is never trained on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,11 +20,11 @@ from animegamer_pocket.world.scene import PLACES, Scene, follow
 from . import about_nothing, about_people, about_things
 from .change import default_outfit, shows_the_same
 from .filling import Filling, hour, place
-from .lexicon import expand, load
+from .lexicon import expand, load, sections
 from .noise import untidy
 from .references import pronoun_of
 from .sentences import Labels, Utterance, labels_of
-from .story import HOURS, Asked, Class, Story
+from .story import HOURS, Asked, Classes, Story
 from .text import cap
 
 FOLDER = Path(__file__).parent / "templates"
@@ -38,25 +39,23 @@ _DENIES = frozenset(
 
 
 @functools.cache
-def templates(section: str, held_out: bool = False) -> tuple[str, ...]:
-    """The templates of a section, those to train on or the held-out eighth."""
-    return _read()[section][held_out]
+def templates(section: str) -> tuple[str, ...]:
+    """The templates of a section that are trained on."""
+    return _read()[section]
 
 
 @functools.cache
-def _read() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    found: dict[str, tuple[list[str], list[str]]] = {}
-    for path in sorted(FOLDER.glob("*.txt")):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("== "):
-                section = found.setdefault(line[3:], ([], []))
-            elif line and not line.startswith("# "):
-                digest = hashlib.sha256(line.encode()).digest()[0]
-                section[digest % _HELD_OUT == 0].extend(expand(line))
-    return {name: (tuple(train), tuple(test or train)) for name, (train, test) in found.items()}
+def _read() -> Mapping[str, tuple[str, ...]]:
+    found = {name: lines for path in sorted(FOLDER.glob("*.txt")) for name, lines in sections(path).items()}
+    return {name: tuple(itertools.chain(*map(expand, filter(is_trained_on, found[name])))) for name in found}
 
 
-def class_turn(story: Story, held_out: bool = False, only: str | None = None) -> tuple[Scene, Utterance] | None:
+def is_trained_on(line: str) -> bool:
+    """Whether a line of templates is in the corpus: seven of eight are."""
+    return hashlib.sha256(line.encode()).digest()[0] % _HELD_OUT != 0
+
+
+def class_turn(story: Story, only: str | None = None) -> tuple[Scene, Utterance] | None:
     """The next scene and a sentence of a random class; None if the draw does not fit the game.
 
     only: of this class alone.
@@ -64,7 +63,7 @@ def class_turn(story: Story, held_out: bool = False, only: str | None = None) ->
     rng = story.rng
     name = only or rng.choices(tuple(CLASSES), [weight for weight, _, _ in CLASSES.values()])[0]
     for _ in range(_TRIES if only else 1):
-        template = rng.choice(templates(name, held_out))
+        template = rng.choice(templates(name))
         pair = template.endswith(" @pair")
         if pair and name != "first_only" and len(story.shown) < 2:
             continue
@@ -173,9 +172,9 @@ def aside_turn(rng: random.Random, turn: tuple[Scene, Utterance]) -> tuple[Scene
     return scene, dataclasses.replace(utterance, text=cap(text) if rng.random() < 0.5 else text)
 
 
-CLASSES: Mapping[str, tuple[float, str, Class]] = {
+CLASSES: Classes = {
     **about_people.CLASSES,
     **about_things.CLASSES,
     **about_nothing.CLASSES,
 }
-"""Class -> how often it is drawn, when, and its function; its templates are the section of the same name."""
+"""Every class; its templates are the section of the same name."""

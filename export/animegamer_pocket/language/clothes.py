@@ -12,6 +12,10 @@ from .references import from_pronoun
 from .state import State
 from .text import lower
 
+_PUT_ON = (
+    "put on", "put on", "change into", "wear", "slip into", "get into", "throw on", "pull on", "don", "switch to",
+    "get changed into", "step into", "climb into", "wriggle into",
+)  # fmt: skip
 _MASS = ("gear", "wear", "stuff", "best", "clothes")
 
 
@@ -57,25 +61,7 @@ class Clothes(State):
             if rng.random() < 0.5:
                 text = clothes[f"{outfit} don"].text(rng)
             else:
-                verb = rng.choice(
-                    (
-                        "put on",
-                        "put on",
-                        "change into",
-                        "wear",
-                        "slip into",
-                        "get into",
-                        "throw on",
-                        "pull on",
-                        "don",
-                        "switch to",
-                        "get changed into",
-                        "step into",
-                        "climb into",
-                        "wriggle into",
-                    )
-                )
-                text = f"{verb} {self._garment(outfit, wearers)}"
+                text = f"{rng.choice(_PUT_ON)} {self._garment(outfit, wearers)}"
             text = text.replace("{pos}", one.possessive).replace("{self}", one.reflexive)
             if slot == "donb":
                 return inflect.base(text)

@@ -4,37 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-
-_WORDS = """
-[scots]
-out: oot, down: doon, about: aboot, around: aroon, now: noo, house: hoose, town: toon, to: tae, into: intae,
-and: an', of: o', with: wi', you: ye, your: yer, not: nae, no: nae, little: wee, small: wee, girl: lass, boy:
-lad, go: gang, goes: gangs, don't: dinnae, doesn't: doesnae, can't: cannae, isn't: isnae, along: alang, long:
-lang, from: frae, home: hame, over: ower, very: gey, child: bairn, good: guid, do: dae, two: twa, away: awa,
-just: jist, night: nicht, himself: hissel, herself: hersel, themselves: theirsels, old: auld, snow: snaw,
-walk: dauner
-[pirate]
-you: ye, your: yer, my: me, is: be, are: be, the: th', and: an', of: o', friend: matey, yes: aye, to: t',
-them: 'em, girl: lass, boy: lad, with: wi'
-[bard]
-you: thou, your: thy, does: doth, has: hath, will: shall, yes: aye, before: ere, often: oft, there: yonder,
-please: prithee, it is: 'tis, over: o'er, never: ne'er, between: betwixt, among: amongst, two: twain, evening:
-eventide, where: wherefore
-[cockney]
-him: 'im, her: 'er, his: 'is, he: 'e, have: 'ave, has: 'as, here: 'ere, them: 'em, isn't: ain't, is not:
-ain't, nothing: nuffin, something: summat, with: wiv, friend: mate, house: 'ouse, hop: 'op, home: 'ome, you:
-ya, thing: fing
-[southern]
-you: y'all, them: 'em, going to: fixin' to, isn't: ain't, over there: yonder, and: 'n, about: 'bout, them
-both: the both of 'em, little: lil, get: git, for: fer, just: jus'
-[toddler]
-jump: jumpy, jumps: jumpy jump, sleep: sleepies, sleeps: sleepies, walk: walkies, walks: walkies, run: runny,
-runs: run run run, dance: dancey, dances: dancey dance, the: da, with: wif, little: widdle, rabbit: wabbit,
-robot: wobot, fly: fly fly, and: an, sits: sitty, sit: sitty sit, waves: wavey wavey, wave: wavey, says hello:
-say hewwo, hello: hewwo, goodbye: bye byes, very: bewy, that: dat, this: dis, they: dey, them: dem, big: big
-big, bed: beddy, fox: foxy, snow: snowy
-"""
-"""Each dialect's words, by plain word."""
+from pathlib import Path
 
 _OPENINGS = {
     "scots": ("Och", "Och aye", "Right, hen", "Och no", "Haud on"),
@@ -46,14 +16,11 @@ _OPENINGS = {
 }
 
 
-def _read_words() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for name, text in re.findall(r"\[(\w+)\]\n([^\[]+)", _WORDS):
-        found[name] = dict(pair.split(": ") for pair in " ".join(text.split()).split(", "))
-    return found
-
-
-_DIALECTS = _read_words()
+_DIALECTS = {
+    name: dict(pair.split(": ") for pair in " ".join(text.split()).split(", "))
+    for name, text in re.findall(r"\[(\w+)\]\n([^\[]+)", Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
+}
+"""Each dialect's words, by plain word."""
 DIALECTS = tuple(_DIALECTS)
 
 

@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable, Mapping
 
 from . import inflect
-from .lexicon import Phrase, load
+from .lexicon import load
 from .references import from_pronoun, one_named
+from .text import with_an
 from .voices import VOICE_BY_NAME
 
 _SLOT = re.compile(r"\{([a-zA-Z]+)(?:\.([a-z]+))?\}")
@@ -38,7 +39,11 @@ class Filling:
 
     def fill(self, rng: random.Random, template: str) -> str:
         """The template's text."""
-        verbs = {letter: _phrase(rng, motion) for letter, motion in self.motions.items() if motion}
+        verbs = {
+            letter: load("motions")[motion].pick(rng, lambda phrase: phrase.is_plain).text
+            for letter, motion in self.motions.items()
+            if motion
+        }
 
         def slot(match: re.Match[str]) -> str:
             letter, form = match.groups()
@@ -56,7 +61,7 @@ class Filling:
             return self._garment(rng, outfit, wearer, form)
 
         text = _SLOT.sub(slot, template)
-        return re.sub(r"\b([Aa]) (?=[aeioAEIO][a-z])", r"\1n ", text)
+        return with_an(text)
 
     def _possessive(self) -> str:
         return from_pronoun(self.pronouns.get("a", "they")).possessive
@@ -72,14 +77,6 @@ class Filling:
         text = load("clothes")[outfit].pick(rng, lambda phrase: phrase.who in ("", who)).text
         text = text.replace("{pos}", from_pronoun(self.pronouns.get(wearer, "they")).possessive)
         return re.sub(r"^(the|a|an|his|her|its|their) ", "", text) if form == "b" else text
-
-
-def _plain(phrase: Phrase) -> bool:
-    return not (phrase.hour or phrase.strength or phrase.count)
-
-
-def _phrase(rng: random.Random, motion: str) -> str:
-    return load("motions")[motion].pick(rng, _plain).text
 
 
 def _verb(rng: random.Random, phrase: str, motion: str, form: str | None, possessive: str) -> str:

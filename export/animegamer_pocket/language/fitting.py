@@ -15,6 +15,10 @@ NEEDS = {
 """What a slot expresses. A main frame with such a slot fits only if the plan expresses that."""
 
 
+_OTHER_MOTIONS = frozenset(("noun", "noun.b", "mo", "mid", "wing", "wb", "w", "ding", "db"))
+"""Slots that need the word of a known motion."""
+
+
 class Fitting(State):
     """Checks frames against the plan of a turn."""
 
@@ -31,17 +35,7 @@ class Fitting(State):
             return False
         if "SCENE" in slots and not {"place", "night"} <= self.pending:
             return False
-        if self.override.motion is not None and slots & {
-            "noun",
-            "noun.b",
-            "mo",
-            "mid",
-            "wing",
-            "wb",
-            "w",
-            "ding",
-            "db",
-        }:
+        if self.override.motion is not None and slots & _OTHER_MOTIONS:
             return False
         if self.override.place and slots & {"dloc", "seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
             return False

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .lexicon import expand
+from .lexicon import expand, sections
 from .voices import Voice
 
 FOLDER = Path(__file__).parent / "frames"
@@ -36,14 +36,8 @@ class Frame:
 def load_frames(voice: str) -> Mapping[str, tuple[Frame, ...]]:
     """The sections of a voice's file; empty without a file."""
     path = FOLDER / f"{voice}.txt"
-    sections: dict[str, list[Frame]] = {}
-    frames: list[Frame] = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        if line.startswith("== "):
-            frames = sections.setdefault(line[3:], [])
-        elif line.strip() and not line.startswith("# "):
-            frames.extend(_frame(text) for text in expand(line))
-    return {name: tuple(found) for name, found in sections.items()}
+    lines = sections(path) if path.exists() else {}
+    return {name: tuple(_frame(text) for line in found for text in expand(line)) for name, found in lines.items()}
 
 
 def _frame(text: str) -> Frame:

@@ -76,11 +76,11 @@ def _turn(story: Story, voice: Voice, left: tuple[str, ...]) -> Turn:
     kind = rng.choices((*_SHARES, "ordinary"), (*_SHARES.values(), 1 - sum(_SHARES.values())))[0]
     found = None
     if kind == "odd":
-        found = odd_turn(rng, before, worn)
+        found = odd_turn(story)
     elif kind == "class":
         found = next(filter(None, (class_turn(story) for _ in range(_TRIES))), None)
     elif kind == "cjk":
-        found = cjk_turn(rng, before, worn)
+        found = cjk_turn(story)
     elif kind == "aside":
         found = aside_turn(rng, ordinary())
     return Turn(*(found or ordinary()))

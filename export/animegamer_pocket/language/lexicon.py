@@ -35,6 +35,11 @@ class Phrase:
     count: int = 0
     who: str = ""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no mark of strength, hour or number."""
+        return not (self.strength or self.hour or self.count)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phrases:
@@ -71,6 +76,17 @@ def expand(pattern: str) -> Iterator[str]:
     parts = [piece.split("|") if index % 2 else [piece] for index, piece in enumerate(pieces)]
     for words in itertools.product(*parts):
         yield " ".join("".join(words).split())
+
+
+def sections(path: Path) -> dict[str, list[str]]:
+    """The lines of a file below each line `== name`, without empty lines and those that start with `# `."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("== "):
+            lines = found.setdefault(line[3:], [])
+        elif line.strip() and not line.startswith("# "):
+            lines.append(line)
+    return found
 
 
 def parse_sections(text: str) -> dict[str, Phrases]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from pathlib import Path
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, PLACES, Scene, follow
 
 from . import inflect
 from .change import change_of, default_outfit
-from .lexicon import Phrase, load
-from .plan import FIRST_MOTION
+from .lexicon import Phrase, load, sections
 from .sentences import Labels, Utterance, labels_of, say
 from .state import Override
+from .story import Story
 from .voices import VOICE_BY_NAME
 
 _VOICES = ("plain", "plain", "plain", "polite", "child", "texting", "learner")
@@ -30,47 +30,17 @@ _THINGS = {
     "dance mat": "dance", "dance floor": "dance",
 }  # fmt: skip
 _KNOWN_THINGS = frozenset(("broom", "broomstick", "chair", "armchair", "stool", "bed", "trampoline", "dance floor"))
-_FOREIGN_OWNERS = ("Kiki", "Ponyo", "Harry", "Aladdin", "Merlin", "Totoro", "Sosuke", "Pippi", "Tom", "a witch", "Qiqi")
-_RIDES = (
-    "{a} on {b}'s {thing}", "{a} is on {b}'s {thing}", "put {a} on {b}'s {thing}", "{a} uses {b}'s {thing}",
-    "show me {a} on {b}'s {thing}", "{a} borrows {b}'s {thing}", "{a} tries {b}'s {thing}", "now {a} on {b}'s {thing}",
-    "can {a} have a go on {b}'s {thing}?", "let {a} use {b}'s {thing}", "what if {a} had {b}'s {thing}?",
-    "{a} with {b}'s {thing}", "{a} takes {b}'s {thing}", "how about {a} on {b}'s {thing}?", "{a} on the {thing} of {b}",
-)  # fmt: skip
+_COMES = ("{u} comes", "{u} joins", "add {u}", "now {u}", "where is {u}?", "show me {u}", "{u} too")
 _BORROWED = {
     "raincoat": ("raincoat", "yellow raincoat", "rain jacket"),
     "party": ("party clothes", "party outfit", "fancy clothes"),
 }
-_WEARS = ("{a} in {b}'s {thing}", "{a} wears {b}'s {thing}", "{a} puts on {b}'s {thing}", "dress {a} in {b}'s {thing}",
-          "{a} borrows {b}'s {thing} and wears it", "{a} has {b}'s {thing} on")  # fmt: skip
 _MADE_UP = 0.4
 """How often an action that pocket cannot draw is a made-up word."""
-_FOREIGN = (
-    "{a} tanzt im Wald", "{a} läuft am Strand entlang", "Lass {a} schlafen", "{a} sitzt in der Stadt", "es ist Nacht",
-    "und jetzt springt er ganz hoch", "{a} winkt uns zu", "zieh {a} einen Regenmantel an", "mach weiter bitte",
-    "{a} danse dans la forêt", "{a} court sur la plage", "il fait nuit maintenant", "maintenant {a} saute",
-    "je voudrais voir {a} dans la ville", "{a} s'assoit dans la neige", "fais dormir {a}", "encore une fois",
-    "{a} baila en el bosque", "{a} corre por la playa", "ahora es de noche", "quiero que {a} duerma en casa",
-    "{a} vuela sobre el desierto", "más rápido", "ponle un abrigo a {a}", "que venga otro amigo",
-    "{a} balla nella foresta", "{a} corre sulla spiaggia", "adesso è notte", "ancora",
-    "{a} dança na floresta", "{a} corre na praia", "agora é noite", "mais depressa", "quero ver {a} na cidade",
-    "{a} danst in het bos", "{a} rent langs het strand", "het is nu nacht", "laat {a} slapen", "nog een keer graag",
-    "{a} tańczy w lesie", "{a} biegnie po plaży", "teraz jest noc", "niech {a} usiądzie", "jeszcze raz proszę",
-    "{a} dansar i skogen", "{a} springer på stranden", "nu är det natt", "låt {a} sova hemma", "{a} tanssii metsässä",
-    "{a} ormanda dans ediyor", "şimdi gece oldu", "{a} menari di hutan", "sekarang malam hari", "{a} nhảy trong rừng",
-    "{a} tancuje v lese", "teď je noc", "{a} táncol az erdőben", "most éjszaka van", "{a} dansează în pădure",
-    "{a} wa mori de odoru", "ima wa yoru desu", "{a} saltat in silva", "nunc nox est", "{a} anacheza msituni",
-)  # fmt: skip
-_NONSENSE = (
-    "asdf", "qwertz uiop", "???", "!!!", "12345", "lorem ipsum dolor sit amet", "hm", "xx", "🥦🥦", "<script>", "%s%n",
-    "kannst du mir helfen?", "das ist ein schöner Tag", "je ne sais pas", "dov'è il gatto", "привет", "こんにちは",
-    "你好", "مرحبا", "שלום", "bonjour tout le monde", "what is the capital of France", "who made you?",
-    "how much does it cost",
-    "is this thing on", "tell me a joke", "2+2=?", "help", "settings", "are you an AI?", "save game",
-)  # fmt: skip
+_SAID = sections(Path(__file__).with_suffix(".txt"))
 
 
-def odd_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+def odd_turn(story: Story) -> tuple[Scene, Utterance] | None:
     """A scene and a text that asks for more than it; None if the draw does not fit the game."""
     kinds = (
         _unknown_person,
@@ -83,13 +53,13 @@ def odd_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
         _nonsense,
         _foreign,
     )
-    return rng.choice(kinds)(rng, before, worn)
+    return story.rng.choice(kinds)(story)
 
 
-def _scene(before: Scene | None, people: tuple[str, ...], motion: str, place: str, worn: Mapping[str, str]) -> Scene:
-    outfits = tuple(default_outfit(name, before, worn) for name in people)
-    night = before.night if before else False
-    return follow(before, Scene(people, motion, 3, place, night, outfits))
+def _scene(story: Story, people: tuple[str, ...], motion: str, place: str) -> Scene:
+    before = story.before
+    outfits = tuple(default_outfit(name, before, story.worn) for name in people)
+    return follow(before, Scene(people, motion, 3, place, story.hour == "night", outfits))
 
 
 def _with_unknown(utterance: Utterance, unknown: str, *without: str) -> Utterance:
@@ -98,9 +68,8 @@ def _with_unknown(utterance: Utterance, unknown: str, *without: str) -> Utteranc
     return dataclasses.replace(utterance, labels=labels)
 
 
-def _unknown_person(
-    rng: random.Random, before: Scene | None, worn: Mapping[str, str]
-) -> tuple[Scene, Utterance] | None:
+def _unknown_person(story: Story) -> tuple[Scene, Utterance] | None:
+    rng, before = story.rng, story.before
     nearest = rng.choice((*CHARACTERS, "none"))
     unknown = load("unknown_people")[nearest].text(rng)
     place = rng.choice(PLACES) if before is None or rng.random() < 0.3 else before.place
@@ -109,33 +78,22 @@ def _unknown_person(
         if before is None or before.level != 3:
             return None
         scene = follow(before, before)
-        sung = rng.choice(
-            (
-                "{u} comes",
-                "{u} joins",
-                "add {u}",
-                "now {u}",
-                "where is {u}?",
-                "show me {u}",
-                "{u} too",
-            )
-        )
+        sung = rng.choice(_COMES)
         return scene, Utterance(sung.format(u=unknown), {**labels_of(scene), "unknown": [unknown]}, frozenset())
     if before is not None and nearest in before.characters:
         return None
     joins = before is not None and not before.is_pair and rng.random() < 0.4
     people = (*before.characters, nearest) if before and joins else (nearest,)
-    scene = _scene(before, people, rng.choice(MOTIONS), place, worn)
-    utterance = say(rng, before, scene, voice, worn)
+    scene = _scene(story, people, rng.choice(MOTIONS), place)
+    utterance = say(rng, before, scene, voice, story.worn)
     if nearest.lower() not in utterance.text.lower() or nearest not in utterance.text:
         return None
     text = utterance.text.replace(nearest, unknown)
     return scene, _with_unknown(dataclasses.replace(utterance, text=text[:1].upper() + text[1:]), unknown)
 
 
-def _unknown_motion(
-    rng: random.Random, before: Scene | None, worn: Mapping[str, str]
-) -> tuple[Scene, Utterance] | None:
+def _unknown_motion(story: Story) -> tuple[Scene, Utterance] | None:
+    rng, before = story.rng, story.before
     nearest = rng.choice((*MOTIONS, "none", "none"))
     phrases = load("unknown_motions")[nearest]
     people = before.characters if before and rng.random() < 0.6 else (rng.choice(CHARACTERS),)
@@ -145,47 +103,47 @@ def _unknown_motion(
     place = rng.choice(PLACES) if before is None or rng.random() < 0.25 else before.place
     if nearest == "none" and before is not None and before.level != 3:
         return None
-    motion = nearest if nearest != "none" else before.motion if before else FIRST_MOTION
+    motion = nearest if nearest != "none" else story.motion
     told = before
     if before is not None and before.motion == motion:
         told = dataclasses.replace(before, motion=rng.choice([other for other in MOTIONS if other != motion]))
-    if before is not None and change_of(before, _scene(before, people, motion, place, worn)).kind == "leave":
+    if before is not None and change_of(before, _scene(story, people, motion, place)).kind == "leave":
         return None
-    scene = _scene(before, people, motion, place, worn)
+    scene = _scene(story, people, motion, place)
     if told is not None and told.level != 3:
         told = dataclasses.replace(told, level=3)
-    utterance = say(rng, told, scene, rng.choice(_VOICES), worn, Override(motion=phrase))
+    utterance = say(rng, told, scene, rng.choice(_VOICES), story.worn, Override(motion=phrase))
     known = inflect.base(phrase.text.replace("{pos}", "their"))
     notes = frozenset(("substitute",)) if nearest != "none" else utterance.notes
     return scene, dataclasses.replace(_with_unknown(utterance, known, "level"), notes=notes)
 
 
-def _unknown_place(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+def _unknown_place(story: Story) -> tuple[Scene, Utterance] | None:
+    rng, before = story.rng, story.before
     nearest = rng.choice((*PLACES, *PLACES, "none"))
     unknown = load("unknown_places")[nearest].text(rng)
-    place = nearest if nearest != "none" else before.place if before else "meadow"
+    place = nearest if nearest != "none" else story.place
     people = before.characters if before and rng.random() < 0.7 else (rng.choice(CHARACTERS),)
     motion = before.motion if before and rng.random() < 0.6 else rng.choice(MOTIONS)
-    scene = _scene(before, people, motion, place, worn)
+    scene = _scene(story, people, motion, place)
     if before is not None and (motion == before.motion or change_of(before, scene).kind == "leave"):
         if before.level != 3 or change_of(before, scene).kind == "leave":
             return None
     elsewhere = rng.choice([other for other in PLACES if other != place])
     told = dataclasses.replace(before, place=elsewhere) if before is not None else None
-    utterance = say(rng, told, scene, rng.choice(_VOICES), worn, Override(place=unknown))
+    utterance = say(rng, told, scene, rng.choice(_VOICES), story.worn, Override(place=unknown))
     return scene, _with_unknown(utterance, unknown)
 
 
-def _thing_of_another(
-    rng: random.Random, before: Scene | None, worn: Mapping[str, str]
-) -> tuple[Scene, Utterance] | None:
+def _thing_of_another(story: Story) -> tuple[Scene, Utterance] | None:
+    rng, before = story.rng, story.before
     rider = rng.choice(CHARACTERS)
     if before is not None and before.is_pair and rider in before.characters:
         return None
     absent = [name for name in CHARACTERS if name != rider]
-    owner = rng.choice(absent) if rng.random() < 0.7 else rng.choice(_FOREIGN_OWNERS)
+    owner = rng.choice(absent) if rng.random() < 0.7 else rng.choice(_SAID["owners"])
     thing = rng.choice(tuple(_THINGS))
-    place = before.place if before else "meadow"
+    place = story.place
     where = ""
     if rng.random() < 0.4:
         place = rng.choice(PLACES)
@@ -196,13 +154,13 @@ def _thing_of_another(
     if rng.random() < 0.25:
         outfit = rng.choice(tuple(_BORROWED))
         thing = rng.choice(_BORROWED[outfit])
-        motion = before.motion if before else FIRST_MOTION
-        scene = dataclasses.replace(_scene(before, (rider,), motion, place, worn), outfits=(outfit,))
+        motion = story.motion
+        scene = dataclasses.replace(_scene(story, (rider,), motion, place), outfits=(outfit,))
         scene = dataclasses.replace(scene, level=before.level) if before else scene
-        frame, said, unknown = rng.choice(_WEARS), {"who", "outfits"}, []
+        frame, said, unknown = rng.choice(_SAID["wears"]), {"who", "outfits"}, []
     else:
-        scene = _scene(before, (rider,), _THINGS[thing], place, worn)
-        frame, said = rng.choice(_RIDES), {"who", "motion"}
+        scene = _scene(story, (rider,), _THINGS[thing], place)
+        frame, said = rng.choice(_SAID["rides"]), {"who", "motion"}
         unknown = [] if thing in _KNOWN_THINGS else [thing]
     text = frame.format(a=rider, b=owner, thing=thing)
     text = text[:-1] + where + "?" if text.endswith("?") else text + where
@@ -234,15 +192,15 @@ def _made_up(rng: random.Random) -> str:
     return verb + rng.choice(("", "", "", " around", " loudly", " a lot", " the sky", " a biscuit", " {pos} hat"))
 
 
-def _foreign(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+def _foreign(story: Story) -> tuple[Scene, Utterance] | None:
     """A sentence in another language: the named characters are shown, and nothing else changes."""
+    rng, before = story.rng, story.before
     name = rng.choice(before.characters if before else CHARACTERS)
-    text = rng.choice(_FOREIGN)
+    text = rng.choice(_SAID["foreign"])
     if before is not None and before.is_pair and "{a}" in text:
         return None
     people = before.characters if before else (name,)
-    motion, place = (before.motion, before.place) if before else (FIRST_MOTION, "meadow")
-    scene = _scene(before, people, motion, place, worn)
+    scene = _scene(story, people, story.motion, story.place)
     if before is not None:
         scene = dataclasses.replace(scene, level=before.level)
     elif "{a}" not in text:
@@ -254,9 +212,10 @@ def _foreign(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
     return scene, Utterance(said if rng.random() < 0.5 else said.lower(), labels, frozenset(), notes)
 
 
-def _nonsense(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+def _nonsense(story: Story) -> tuple[Scene, Utterance] | None:
+    rng, before = story.rng, story.before
     if before is None:
         return None
-    text = rng.choice(_NONSENSE)
+    text = rng.choice(_SAID["nonsense"])
     scene = follow(before, before)
     return scene, Utterance(text, {**labels_of(scene), "unknown": [text]}, frozenset(), frozenset(("nothing",)))

@@ -58,8 +58,7 @@ class Scenery(State):
             name = re.sub("^(the|a) ", "", places[after.place].text(rng)).upper()
             return f"{'INT' if after.place == 'room' else 'EXT'}. {name} - {self.night.upper()}. "
         if slot in ("when", "when.n"):
-            text = hours[f"{self.night} at"].text(rng) if slot == "when" else self._hour()
-            return text
+            return hours[f"{self.night} at"].text(rng) if slot == "when" else self._hour()
         if slot in ("hour", "hour.w"):
             return self._hour()
         if slot in ("hour.c", "HOUR"):

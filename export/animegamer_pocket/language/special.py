@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 
+from animegamer_pocket.world.captions import OUTFIT_WORDS
 from animegamer_pocket.world.scene import ADVERBS, DEFAULT_OUTFIT, Scene
 
 from .lexicon import load
 from .plan import Plan
-
-_WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
 
 
 def caption_form(rng: random.Random, after: Scene, plan: Plan) -> str | None:
@@ -17,7 +16,7 @@ def caption_form(rng: random.Random, after: Scene, plan: Plan) -> str | None:
     names = []
     for name, outfit in zip(after.characters, after.outfits, strict=True):
         dressed = name in plan.outfits or (outfit != DEFAULT_OUTFIT and rng.random() < 0.6)
-        names.append(f"{name} in {_WORDS[outfit]}" if dressed else name)
+        names.append(f"{name} in {OUTFIT_WORDS[outfit]}" if dressed else name)
     spot = {"left": " on the left", "centre": " in the middle", "right": " on the right", "": ""}[plan.spot]
     who = " and ".join(names) + spot
     motion = f"{ADVERBS[after.level - 1]} {after.motion}"

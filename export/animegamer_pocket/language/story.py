@@ -84,6 +84,8 @@ class Asked:
 
 Class = Callable[[Story, str], "Asked | None"]
 """A game and a template -> what its sentence asks for; None if it does not fit the game."""
+Classes = Mapping[str, tuple[float, str, Class]]
+"""Class -> how often it is drawn, when (see `Story.is_at`), and its function."""
 
 
 def two(rng: random.Random, values: Sequence[str]) -> tuple[str, str]:

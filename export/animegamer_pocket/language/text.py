@@ -1,4 +1,4 @@
-"""Capitalisation of joined sentences."""
+"""Capitals and articles of joined sentences."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def lower(text: str) -> str:
     if first in names or first.isupper():
         return text
     return text[:1].lower() + text[1:]
+
+
+def with_an(text: str) -> str:
+    """The text with "an" for "a" before a vowel."""
+    return re.sub(r"\b([Aa]) (?=[aeioAEIO][a-z])", r"\1n ", text)

@@ -9,7 +9,7 @@ from .frames import Frame, choose
 from .lexicon import load
 from .nouns import Nouns
 from .scenery import Scenery
-from .text import cap, lower
+from .text import cap, lower, with_an
 from .verbs import Verbs
 from .voices import VOICE_BY_NAME
 
@@ -22,6 +22,7 @@ _HERE_SHARE = 0.12
 _BACK_SHARE = 0.75
 """How often returning characters are said to be back."""
 
+_OF_EVERYBODY = ("/outfit {gid}", "/wear {gid}", "outfit={gid}", "/skin {gid}", "/unequip {oldgid}")
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
 
@@ -143,16 +144,9 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
     def _slot(self, slot: str, genitive: bool = False) -> str:
         need = NEEDS.get(slot)
         value = self._noun_slot(slot, genitive)
-        if value is None:
-            value = self._motion_slot(slot)
-        if value is None:
-            value = self._manner_slot(slot)
-        if value is None:
-            value = self._tail_slot(slot)
-        if value is None:
-            value = self._scene_slot(slot)
-        if value is None:
-            value = self._clothes_slot(slot)
+        for fill in (self._motion_slot, self._manner_slot, self._tail_slot, self._scene_slot, self._clothes_slot):
+            value = fill(slot) if value is None else value
+        assert value is not None
         if need is not None:
             self._done(need)
             if need == "outfits":
@@ -282,13 +276,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
                     old == outfit or (outfit == "everyday" and old not in ("raincoat", "party"))
                 ):
                     return False
-                if frame.text in (
-                    "/outfit {gid}",
-                    "/wear {gid}",
-                    "outfit={gid}",
-                    "/skin {gid}",
-                    "/unequip {oldgid}",
-                ) and (self.wearers != self.after.characters):
+                if frame.text in _OF_EVERYBODY and self.wearers != self.after.characters:
                     return False
                 if self.wearers != self.after.characters and not frame.slots & {"s", "o", "s.id"}:
                     return False
@@ -347,4 +335,4 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
             result += rng.choice(voice.ends)
         if not voice.quiet:
             result = re.sub(r"(?<=[a-z][.!?] )[a-z]", lambda match: match.group().upper(), result)
-        return re.sub(r"\b([Aa]) (?=[aeioAEIO][a-z])", r"\1n ", result)
+        return with_an(result)

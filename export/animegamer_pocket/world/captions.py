@@ -29,7 +29,7 @@ from .scene import (
 PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
 """The parts that a paraphrase may omit."""
 
-_OUTFIT_WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
+OUTFIT_WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
 _PLACE_WORDS = {
     "meadow": ("in the meadow", "across the meadow"),
     "forest": ("in the forest", "through the forest"),
@@ -79,7 +79,7 @@ def complete_caption(scene: Scene) -> str:
 
 def _names(scene: Scene, all_clothes: bool = False) -> str:
     named = [
-        f"{name} in {_OUTFIT_WORDS[outfit]}" if outfit != DEFAULT_OUTFIT or all_clothes else name
+        f"{name} in {OUTFIT_WORDS[outfit]}" if outfit != DEFAULT_OUTFIT or all_clothes else name
         for name, outfit in zip(scene.characters, scene.outfits, strict=True)
     ]
     return " and ".join(named)
