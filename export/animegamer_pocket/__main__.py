@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     for name, phase in PHASES.items():
         if chosen.phase in (None, name):
             print(f"== {name}", flush=True)
-            phase(context)
+            if not context.weights_path(name).exists():
+                phase(context)
     return 0
 
 

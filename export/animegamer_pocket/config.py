@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 
 from animegamer_export.build.sizes import POCKET
 from animegamer_export.distill.optimiser import PhaseConfig
@@ -15,25 +15,8 @@ from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeSize
 
-LATENT_HEIGHT, LATENT_WIDTH = 12, 18  # 96 x 144 pixels, eight pixels per latent cell
 PATCH_PIXELS = 8  # the image tower cuts a 112 x 112 picture into 14 x 14 patches of 8 x 8 pixels
 POSITION_WAVES = 8  # sinusoids that encode a patch's position along each axis
-
-
-@dataclass(frozen=True, slots=True)
-class PredictorShape:
-    """`PredictorSize` without the vocabulary size, which is known after the tokenizer is trained."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    mlp: int
-
-    @classmethod
-    def of(cls, size: PredictorSize) -> PredictorShape:
-        """The fields of a size that are chosen here."""
-        return cls(size.hidden, size.layers, size.heads, size.kv_heads, size.mlp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +38,7 @@ class BuildConfig:
     text_width: int
     vae: VaeSize
     denoiser: DenoiserSize
-    predictor: PredictorShape
+    predictor: PredictorSize  # its vocabulary is known after the tokenizer is trained
     frames_phase: PhaseConfig
     autoencoder_phase: PhaseConfig
     decoder_phase: PhaseConfig
@@ -78,18 +61,7 @@ class BuildConfig:
 
     def predictor_size(self, vocabulary: int) -> PredictorSize:
         """The predictor's size for this vocabulary; its shots have the denoiser's width."""
-        return PredictorSize(**asdict(self.predictor), vocabulary=vocabulary, shot_width=self.denoiser.hidden)
-
-
-def _denoiser(hidden: int, layers: int) -> DenoiserSize:
-    return DenoiserSize(
-        hidden=hidden,
-        layers=layers,
-        heads=hidden // 64,
-        time_width=128,
-        latent_height=LATENT_HEIGHT,
-        latent_width=LATENT_WIDTH,
-    )
+        return replace(self.predictor, vocabulary=vocabulary, shot_width=self.denoiser.hidden)
 
 
 FULL = BuildConfig(
@@ -108,7 +80,7 @@ FULL = BuildConfig(
     text_width=POCKET.encoder.text_width,
     vae=POCKET.vae,
     denoiser=POCKET.denoiser,
-    predictor=PredictorShape.of(POCKET.predictor),
+    predictor=POCKET.predictor,
     frames_phase=PhaseConfig(steps=2000, batch=8, learning_rate=2e-3, final_ratio=0.2),
     autoencoder_phase=PhaseConfig(steps=400, batch=2, learning_rate=1e-3, final_ratio=0.2),
     decoder_phase=PhaseConfig(steps=2050, batch=2, learning_rate=7e-4, final_ratio=0.1),
@@ -124,7 +96,10 @@ FULL = BuildConfig(
     vocabulary_turns=100_000,
 )
 
-SHORT = BuildConfig(
+_PHASES = {field.name: getattr(FULL, field.name) for field in fields(FULL) if field.type == "PhaseConfig"}
+
+SHORT = replace(
+    FULL,
     name="short",
     seed=7,
     games=3,
@@ -139,21 +114,12 @@ SHORT = BuildConfig(
     vocabulary_pieces=300,
     text_width=16,
     vae=VaeSize(channels=4, multipliers=(1, 1, 2, 2), res_blocks=0, norm_groups=2, scale=1.0),
-    denoiser=_denoiser(hidden=64, layers=1),
-    predictor=PredictorShape(hidden=64, layers=1, heads=1, kv_heads=1, mlp=128),
-    frames_phase=PhaseConfig(steps=2, batch=4, learning_rate=2e-3),
-    autoencoder_phase=PhaseConfig(steps=1, batch=1, learning_rate=1e-3),
-    decoder_phase=PhaseConfig(steps=1, batch=1, learning_rate=1e-3),
-    denoiser_phase=PhaseConfig(steps=4, batch=2, learning_rate=1e-3, muon_learning_rate=1e-2),
-    predictor_phase=PhaseConfig(steps=4, batch=2, learning_rate=1e-3, muon_learning_rate=1e-2),
-    rollout_phase=PhaseConfig(steps=2, batch=2, learning_rate=1e-3, muon_learning_rate=1e-2),
+    denoiser=replace(FULL.denoiser, hidden=64, layers=1, heads=1),
+    predictor=replace(FULL.predictor, hidden=64, layers=1, heads=1, kv_heads=1, mlp=128),
     rollout_games=2,
-    adapt_phase=PhaseConfig(steps=3, batch=2, learning_rate=3e-4, muon_learning_rate=3e-3),
     generated_clips=2,
-    adapt_decoder_phase=PhaseConfig(steps=1, batch=1, learning_rate=5e-4),
-    reader_phase=PhaseConfig(steps=2, batch=4, learning_rate=1e-3),
-    picture_reader_phase=PhaseConfig(steps=2, batch=2, learning_rate=1e-3),
     vocabulary_turns=100,
+    **{name: replace(phase, steps=2, batch=2) for name, phase in _PHASES.items()},
 )
 
 CONFIGS = {config.name: config for config in (FULL, SHORT)}

@@ -95,6 +95,12 @@ class BuildContext:
         decoder: VaeDecoder = VaeDecoder(self.config.vae).to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         return encoder.to(self.device), decoder.to(self.device)
 
+    def load_autoencoder(self, name: str) -> tuple[VaeEncoder, VaeDecoder]:
+        """The VAE encoder and decoder of a phase ("frames" or "autoencoder")."""
+        encoder, decoder = self.new_autoencoder()
+        checkpoint.load(self.weights_path(name), ("encoder", encoder), ("decoder", decoder))
+        return encoder, decoder
+
     def new_denoiser(self) -> tuple[Denoiser, ShotEncoder]:
         """An untrained denoiser and shot encoder."""
         tower = TextTower(self.vocabulary_size, self.config.text_width)
@@ -114,8 +120,7 @@ class BuildContext:
         if path.exists():
             means: np.ndarray = np.load(path)[:rows]
             return means
-        encoder, decoder = self.new_autoencoder()
-        checkpoint.load(self.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+        encoder, _ = self.load_autoencoder("autoencoder")
         means = autoencoder.encode_all(encoder, self._corpus_of(split).clips[:rows])
         if rows is None:
             np.save(path, means)
@@ -124,9 +129,7 @@ class BuildContext:
     @cached_property
     def latent_scale(self) -> float:
         """The factor that gives the mean latents unit variance."""
-        encoder, decoder = self.new_autoencoder()
-        saved = checkpoint.load(self.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
-        return float(str(saved["scale"]))
+        return float(str(checkpoint.load(self.weights_path("autoencoder"))["scale"]))
 
     def latents(self, split: Split, rows: int | None = None) -> np.ndarray:
         """Unit-variance latents, float16 [N, 5, 16, h, w]."""

@@ -1,6 +1,6 @@
 """The phases of the pocket build in order.
 
-corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder ->
+corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapted -> adapted_decoder ->
 readers -> bundle -> plans -> answers, quality.
 """
 
@@ -28,7 +28,7 @@ from .reader.export import add_readers
 from .reader.picture import train_picture_reader
 from .reader.samples import vocabulary
 from .reader.training import load_reader
-from .training import autoencoder, checkpoint
+from .training import autoencoder
 from .world.captions import caption
 
 
@@ -69,8 +69,7 @@ def calibrate_plans(context: BuildContext) -> None:
 def measure_quality(context: BuildContext) -> None:
     """Measures the bundle's quality; the figures go into its manifest."""
     config, judge = context.config, Judge()
-    encoder, decoder = context.new_autoencoder()
-    checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    encoder, _ = context.load_autoencoder("autoencoder")
     exported = load(context.out)
     engines = open_engines(exported, plan="exact")
 
@@ -101,10 +100,11 @@ PHASES: dict[str, Callable[[BuildContext], None]] = {
     "decoder": train.train_decoder,
     "denoiser": train.train_denoiser,
     "predictor": train.train_predictor,
-    "adapt": train.adapt_denoiser,
-    "adapt_decoder": train.adapt_decoder,
+    "adapted": train.adapt_denoiser,
+    "adapted_decoder": train.adapt_decoder,
     "readers": train.train_readers,
     "bundle": make_bundle,
     "plans": calibrate_plans,
     "quality": measure_quality,
 }
+"""Phases in order, by name. One that leaves weights has the name of their file, and is skipped if that exists."""

@@ -1,6 +1,6 @@
 """The phases that train pocket's networks. Each reads earlier phases' files in the work folder and leaves one file.
 
-A phase whose file exists does nothing; one that was stopped goes on (`Progress`).
+A phase that was stopped goes on (`Progress`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ def make_corpus(context: BuildContext) -> None:
 
 def train_frames(context: BuildContext) -> None:
     """Trains the VAE's encoder and decoder on single frames; leaves frames.pt."""
-    if context.weights_path("frames").exists():
-        return
     phase, seed = context.config.frames_phase, context.config.seed
     torch.manual_seed(seed)
     encoder, decoder = context.new_autoencoder()
@@ -49,11 +47,8 @@ def train_frames(context: BuildContext) -> None:
 
 def train_autoencoder(context: BuildContext) -> None:
     """Trains the VAE's encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
-    if context.weights_path("autoencoder").exists():
-        return
     phase, seed = context.config.autoencoder_phase, context.config.seed + 5
-    encoder, decoder = context.new_autoencoder()
-    checkpoint.load(context.weights_path("frames"), ("encoder", encoder), ("decoder", decoder))
+    encoder, decoder = context.load_autoencoder("frames")
     decoder_start.init_temporal_taps(decoder)
     progress = context.progress("autoencoder", phase, seed)
     progress.run(autoencoder.train_autoencoder(encoder, decoder, context.corpus.clips, phase, progress))
@@ -63,11 +58,8 @@ def train_autoencoder(context: BuildContext) -> None:
 
 def train_decoder(context: BuildContext) -> None:
     """Trains the decoder alone, on latents of the frozen encoder; leaves decoder.pt."""
-    if context.weights_path("decoder").exists():
-        return
     phase, seed = context.config.decoder_phase, context.config.seed + 1
-    encoder, decoder = context.new_autoencoder()
-    checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    encoder, decoder = context.load_autoencoder("autoencoder")
     ema = exponential_average(decoder)
     progress, latents = context.progress("decoder", phase, seed), context.mean_latents("corpus")
     progress.run(autoencoder.train_decoder(decoder, latents, context.corpus.clips, phase, ema, progress))
@@ -79,8 +71,6 @@ def train_decoder(context: BuildContext) -> None:
 
 def train_denoiser(context: BuildContext) -> None:
     """Trains the shot encoder and the denoiser together (the paper's phase one); leaves denoiser.pt."""
-    if context.weights_path("denoiser").exists():
-        return
     phase, seed = context.config.denoiser_phase, context.config.seed + 2
     torch.manual_seed(seed)
     denoiser, shot_encoder = context.new_denoiser()
@@ -97,8 +87,6 @@ def train_denoiser(context: BuildContext) -> None:
 
 def train_predictor(context: BuildContext) -> None:
     """Trains the predictor on the encoder's shots, then on its own rollouts (phase two); leaves predictor.pt."""
-    if context.weights_path("predictor").exists():
-        return
     phase, seed = context.config.predictor_phase, context.config.seed + 3
     torch.manual_seed(seed)
     _, shot_encoder = context.load_denoiser("denoiser")
@@ -120,8 +108,6 @@ def train_predictor(context: BuildContext) -> None:
 
 def adapt_denoiser(context: BuildContext) -> None:
     """Trains the denoiser further, half of the time on the predictor's shots (phase three); leaves adapted.pt."""
-    if context.weights_path("adapted").exists():
-        return
     phase, seed = context.config.adapt_phase, context.config.seed + 4
     denoiser, shot_encoder = context.load_denoiser("denoiser")
     examples = context.denoiser_examples(context.corpus, context.latents("corpus"))
@@ -134,8 +120,6 @@ def adapt_denoiser(context: BuildContext) -> None:
 
 def adapt_decoder(context: BuildContext) -> None:
     """Trains the decoder further on latents that the adapted denoiser generates; leaves adapted_decoder.pt."""
-    if context.weights_path("adapted_decoder").exists():
-        return
     config, seed = context.config, context.config.seed + 6
     denoiser, shot_encoder = context.load_denoiser("adapted")
     latents, rng = context.latents("corpus"), np.random.default_rng(seed)

@@ -46,7 +46,7 @@ def bundle(built: tuple[Bundle, str, Path]) -> Bundle:
 def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     _, printed, _ = built
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
-    trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
+    trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapted", "adapted_decoder"]
     assert named == [*trained, "readers", "bundle", "plans", "quality"]
 
 

@@ -75,7 +75,7 @@ def test_training_goes_on_where_it_stopped_and_the_exported_judge_reads_as_the_t
     whole = torch.load(state, weights_only=True)
     saved = torch.load(tmp_path / "first.pt", weights_only=True)
     assert (saved["step"], whole["step"]) == (1, 2)
-    network, _ = training.train(material, 2, 0, state)  # nothing is left to do
+    network = training.train(material, 2, 0, state)  # nothing is left to do
     export(network, tmp_path / "judge.onnx")
     with torch.inference_mode():
         expected = network(torch.from_numpy(judge_input(material.frames)))

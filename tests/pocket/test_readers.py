@@ -61,8 +61,9 @@ def test_the_vocabulary_has_what_pocket_can_draw_and_nothing_else() -> None:
 def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     phase = dataclasses.replace(SHORT.reader_phase, steps=1)
     train_reader(tmp_path / "reader.pt", phase)
+    (tmp_path / "reader.pt").unlink()
     train_reader(tmp_path / "reader.pt", dataclasses.replace(phase, steps=3))
-    assert torch.load(tmp_path / "reader.pt", weights_only=True)["step"] == 3
+    assert torch.load(tmp_path / "reader.state", weights_only=True)["step"] == 3
 
 
 def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_copy: Bundle) -> None:

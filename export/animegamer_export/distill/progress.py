@@ -27,7 +27,7 @@ class Stateful(Protocol):
 
 
 class Progress:
-    """The steps of a training, and its checkpoint.
+    """The steps of a training, and its checkpoint. `finished`: how many steps are done.
 
     Each step seeds torch's own chance by `seed` + its number. If all other chance depends on seed and step too, a
     training that was interrupted ends as one that was not.
@@ -35,7 +35,7 @@ class Progress:
 
     def __init__(self, name: str, steps: int, checkpoint: Path, seed: int = 0) -> None:
         self.name, self.steps, self.seed = name, steps, seed
-        self._checkpoint, self._finished = checkpoint, 0
+        self._checkpoint, self.finished = checkpoint, 0
         self._parts: dict[str, Stateful] = {}
 
     def resume(self, **parts: Stateful) -> None:
@@ -44,12 +44,12 @@ class Progress:
             saved = torch.load(self._checkpoint, weights_only=True, map_location="cpu")
             for name, part in parts.items():
                 part.load_state_dict(saved[name])
-            self._finished = int(saved["step"])
+            self.finished = int(saved["step"])
         self._parts = parts
 
     def remaining(self) -> Iterator[int]:
         """The numbers of the steps left, from 0."""
-        for step in range(self._finished, self.steps):
+        for step in range(self.finished, self.steps):
             torch.manual_seed(self.seed + step)
             yield step
 
@@ -62,8 +62,8 @@ class Progress:
         smooth: dict[str, float] = {}
         try:
             for done, found in enumerate(losses, start=1):
-                self._finished += 1
-                now, is_last = time.monotonic(), self._finished == self.steps
+                self.finished += 1
+                now, is_last = time.monotonic(), self.finished == self.steps
                 for name, loss in found.items():
                     smooth[name] = smooth.get(name, loss) + (loss - smooth.get(name, loss)) / min(done, 100)
                 if done == FIRST_REPORT or now - reported > REPORT_EVERY_S or is_last:
@@ -74,16 +74,16 @@ class Progress:
                     saved = now
         except KeyboardInterrupt:
             self._save()
-            stopped = f"{self.name}: stopped after step {self._finished} of {self.steps}"
+            stopped = f"{self.name}: stopped after step {self.finished} of {self.steps}"
             print(f"{stopped}; run the same command to continue", flush=True)
             raise
 
     def _report(self, losses: dict[str, float], seconds: float) -> None:
         """seconds: of a step."""
         shown = ", ".join(f"{name} {loss:.4f}" for name, loss in losses.items())
-        left = f"{seconds * (self.steps - self._finished) / 3600:.2f} hours left"
+        left = f"{seconds * (self.steps - self.finished) / 3600:.2f} hours left"
         print(
-            f"{self.name} {self._finished}/{self.steps}: {shown}, {seconds:.3f} s a step, {memory()}, {left}",
+            f"{self.name} {self.finished}/{self.steps}: {shown}, {seconds:.3f} s a step, {memory()}, {left}",
             flush=True,
         )
 
@@ -91,7 +91,7 @@ class Progress:
         if not self._parts:  # interrupted before anything was trained
             return
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        state = {"step": self._finished, **{name: part.state_dict() for name, part in self._parts.items()}}
+        state = {"step": self.finished, **{name: part.state_dict() for name, part in self._parts.items()}}
         write_whole(self._checkpoint, partial(torch.save, state))
 
 

@@ -4,7 +4,7 @@
     python -m animegamer_pocket.judge train --work judge-work
     python -m animegamer_pocket.judge measure --work judge-work
 
-Drawing (about 0.6 s per clip on one core) and training (minutes in judge.json) resume after an interruption.
+Drawing (about 0.6 s per clip on one core) and training resume after an interruption.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_parts(options.bundle, drawn, options.clips, options.seed)
     elif options.do == "train":
         material = gather(options.renders, drawn, options.seed)
-        network, minutes = train(material, options.steps, options.seed, options.work / "state.pt")
+        network = train(material, options.steps, options.seed, options.work / "state.pt")
         export(network, options.judge)
         made_of = {"renders": options.renders, "drawn": int(material.drawn.sum()), "steps": options.steps}
-        _write(options.judge, {"training": {**made_of, "minutes": minutes, "parameters": network.size}})
+        _write(options.judge, {"training": {**made_of, "parameters": network.size}})
     else:
         judge = Judge(options.judge)
         renders, clips = gather(400, None, options.seed + 1, train=False), gather(0, held_out, 0, train=False)

@@ -1,6 +1,6 @@
 """Trains the judge on rendered and generated clips, mixed and damaged (damage.py), then blurred and noised.
 
-A run saves its state every few minutes and resumes from it. Generated clips have no level target, because a bundle
+Generated clips have no level target, because a bundle
 moves less than instructed.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import cv2
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from animegamer_export.distill.optimiser import autocast
+from animegamer_export.distill.progress import Progress
 from animegamer_pocket.world.sampling import sample_scene
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
 
@@ -29,7 +29,6 @@ from .reading import COLUMNS, SEEN_FRAMES
 from .shown import Frames, Mask, Shown, figure_mask, render_half
 
 BATCH, PEAK_RATE = 16, 1.5e-3
-SAVE_EVERY_S = 120.0
 _COLUMN_PX = WIDTH / COLUMNS
 _SPREAD = 1.2  # columns: width of the bump that marks a figure in `where`
 
@@ -174,24 +173,22 @@ def batch_of(examples: Sequence[Example]) -> Tensor:
     return frames.permute(0, 1, 4, 2, 3) / 127.5 - 1
 
 
-def train(material: Material, steps: int, seed: int, state: Path) -> tuple[Network, float]:
-    """Trains a judge, resuming from `state`, which is saved every two minutes. Returns it and the minutes."""
+def train(material: Material, steps: int, seed: int, state: Path) -> Network:
+    """Trains a judge, resuming from `state`."""
     torch.manual_seed(seed)
     network: Network = Network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    progress = Progress("judge", steps, state, seed)
+    progress.run(_losses(network.train(), material, progress))
+    return network.eval()
+
+
+def _losses(network: Network, material: Material, progress: Progress) -> Iterator[dict[str, float]]:
     optimizer = torch.optim.AdamW(network.parameters(), lr=PEAK_RATE, weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=steps, pct_start=0.08)
-    first, seconds = 0, 0.0
-    if state.exists():
-        saved = torch.load(state, weights_only=True)
-        network.load_state_dict(saved["network"])
-        optimizer.load_state_dict(saved["optimizer"])
-        schedule.load_state_dict(saved["schedule"])
-        first, seconds = saved["step"], saved["seconds"]
-    mixer, generator = Mixer(material, seed + first), torch.Generator().manual_seed(seed + first)
-    started = reported = time.monotonic()
-    smooth = 0.0
-    network.train()
-    for step in range(first, steps):
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=progress.steps, pct_start=0.08)
+    progress.resume(network=network, optimizer=optimizer, schedule=schedule)
+    start = progress.seed + progress.finished
+    mixer, generator = Mixer(material, start), torch.Generator().manual_seed(start)
+    for _ in progress.remaining():
         examples = [mixer.example() for _ in range(BATCH)]
         clips = degrade(batch_of(examples), generator)
         with autocast(torch.device("cpu")):
@@ -202,26 +199,4 @@ def train(material: Material, steps: int, seed: int, state: Path) -> tuple[Netwo
         nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         optimizer.step()
         schedule.step()
-        smooth = loss.item() if step == first else 0.97 * smooth + 0.03 * loss.item()
-        now = time.monotonic()
-        if now - reported > SAVE_EVERY_S or step + 1 == steps:
-            reported = now
-            _save(state, network, optimizer, schedule, step + 1, seconds + now - started)
-            minutes = (seconds + now - started) / 60
-            print(f"judge {step + 1}/{steps}  loss {smooth:.3f}  {minutes:.1f} minutes", flush=True)
-    return network.eval(), round((seconds + time.monotonic() - started) / 60, 1)
-
-
-def _save(
-    path: Path,
-    network: Network,
-    optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler,
-    step: int,
-    seconds: float,
-) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    states = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
-    torch.save({**states, "step": step, "seconds": seconds}, unfinished)
-    unfinished.replace(path)
+        yield {"loss": loss.item()}

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.distill.optimiser import PhaseConfig, autocast, exponential_average, learning_rate_factor
+from animegamer_export.distill.progress import Progress
+from animegamer_pocket.training import checkpoint
 from animegamer_pocket.world.scene import CHARACTERS
 from animegamer_rt.backends.interface import NOTES
 
 from .model import Reader
-from .samples import NOT_JUDGED, Sample, batches, stack
+from .samples import NOT_JUDGED, batches, stack
 
 WEIGHT_DECAY = 0.02
 WEIGHTS = {"people": 4.0, "clothes": 3.0, "motion": 2.0, "level": 0.7, "place": 1.5, "night": 1.0, "position": 1.5}
-SAVE_EVERY_S, REPORT_EVERY_S = 120.0, 20.0
 
 
 def loss_of(logits: tuple[Tensor, ...], truth: Tensor, unknown: Tensor, mask: Tensor) -> Tensor:
@@ -37,36 +38,30 @@ def loss_of(logits: tuple[Tensor, ...], truth: Tensor, unknown: Tensor, mask: Te
     return total + said + (flags * mask).sum() / mask.sum()
 
 
-def tensors(batch: list[Sample]) -> tuple[Tensor, ...]:
-    """A batch as tensors."""
-    return tuple(torch.from_numpy(array) for array in stack(batch))
-
-
 def train_reader(path: Path, phase: PhaseConfig, seed: int = 1) -> Reader:
-    """Trains to the phase's end and writes the averaged weights to `path`; resumes from the step saved there."""
-    torch.manual_seed(seed)
-    reader = Reader().train()
-    average = exponential_average(reader)
+    """Trains and saves the averaged weights to `path`. An existing file is loaded instead."""
+    if not path.exists():
+        torch.manual_seed(seed)
+        reader = Reader()
+        average = exponential_average(reader)
+        progress = Progress("reader", phase.steps, path.with_suffix(".state"), seed)
+        progress.run(_losses(reader, average, phase, progress))
+        checkpoint.save(path, ("average", average.module))
+    return load_reader(path)
+
+
+def _losses(
+    reader: Reader, average: AveragedModel, phase: PhaseConfig, progress: Progress
+) -> Iterator[dict[str, float]]:
     optimizer = torch.optim.AdamW(
         reader.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY
     )
-    done = 0
-    if path.exists():
-        saved = torch.load(path, weights_only=True)
-        reader.load_state_dict(saved["reader"])
-        average.module.load_state_dict(saved["average"])
-        average.n_averaged.fill_(saved["step"])
-        optimizer.load_state_dict(saved["optimizer"])
-        done = saved["step"]
-    source = batches(seed * 1_000_003 + done, phase.batch)
-    started = saved_at = reported = time.monotonic()
-    smooth = 0.0
-    steps = phase.steps
-    for step in range(done, steps):
-        rate = phase.learning_rate * learning_rate_factor(step, phase)
+    progress.resume(reader=reader.train(), average=average, optimizer=optimizer)
+    source = batches(progress.seed * 1_000_003 + progress.finished, phase.batch)
+    for step in progress.remaining():
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        features, scene, mask, truth, unknown = tensors(next(source))
+            group["lr"] = phase.learning_rate * learning_rate_factor(step, phase)
+        features, scene, mask, truth, unknown = (torch.from_numpy(array) for array in stack(next(source)))
         with autocast(torch.device("cpu")):
             logits = reader(features, scene, mask)
         loss = loss_of(logits, truth, unknown, mask)
@@ -75,34 +70,11 @@ def train_reader(path: Path, phase: PhaseConfig, seed: int = 1) -> Reader:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         average.update_parameters(reader)
-        found = float(loss.detach())
-        smooth = found if step == done else 0.98 * smooth + 0.02 * found
-        now = time.monotonic()
-        if now - reported > REPORT_EVERY_S or step + 1 == steps:
-            reported = now
-            left = (now - started) / (step + 1 - done) * (steps - step - 1)
-            print(f"reader {step + 1}/{steps}  loss {smooth:.4f}  {left:.0f} s left", flush=True)
-        if now - saved_at > SAVE_EVERY_S or step + 1 == steps:
-            saved_at = now
-            _save(path, reader, average.module, optimizer, step + 1)
-    return cast(Reader, average.module).eval()
-
-
-def _save(path: Path, reader: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    state = {
-        "reader": reader.state_dict(),
-        "average": average.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "step": step,
-    }
-    torch.save(state, unfinished)
-    unfinished.replace(path)
+        yield {"loss": float(loss.detach())}
 
 
 def load_reader(path: Path) -> Reader:
-    """The averaged weights that `train` wrote."""
+    """The averaged weights that `train_reader` wrote."""
     reader = Reader()
-    reader.load_state_dict(torch.load(path, weights_only=True)["average"])
+    checkpoint.load(path, ("average", reader))
     return reader.eval()
