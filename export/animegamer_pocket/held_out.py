@@ -1,29 +1,28 @@
-"""Evaluates a player function on held-out instructions and games with the judge."""
+"""Measures a bundle on held-out instructions and games, as the judge sees them."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from animegamer_export.evaluate.metrics import share
-from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.api import Player
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import InstructionError
+from animegamer_rt.state.game import GameState
 
 from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
 from .judge.reading import Judge, Reading
 from .world.captions import caption, said_parts
 from .world.render import render
 from .world.sampling import sample_game, sample_scenes
-from .world.scene import DEFAULT_OUTFIT, Scene, follow, strengths
+from .world.scene import DEFAULT_OUTFIT, FRAMES, HEIGHT, WIDTH, Scene, follow, strengths
 
-Clip: TypeAlias = npt.NDArray[np.uint8]
-PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, GameState]]]
-"""Plays a game from its start: (instructions, seed) -> clip uint8 [17, 96, 144, 3] and state of every turn."""
-
+NOTHING = np.zeros((FRAMES, HEIGHT, WIDTH, 3), np.uint8)
 POSITION_TOLERANCE_PX = 16
 """A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
 SEED, TURNS = 2024, 5
@@ -35,8 +34,6 @@ class JudgedTurn:
 
     scene: Scene
     instruction: str
-    turn: int
-    clip: Clip
     state: GameState
     reading: Reading
     amount: float
@@ -66,30 +63,40 @@ def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, 
     return [sample_game(rng, turns, train=False) for _ in range(count)]
 
 
-def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
-    """Plays a game and judges every turn."""
-    played = list(play([instruction for _, instruction in game], seed))
-    readings = judge.read(np.stack([clip for clip, _ in played]))
+def judge_game(player: Player, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
+    """Plays a game from its start and judges every turn. One that is refused shows nothing."""
+    started, played = player.start(seed=seed), []
+    for _, instruction in game:
+        try:
+            clip = started.turn(instruction)
+            played.append((clip.frames, clip.state))
+        except InstructionError:
+            played.append((NOTHING, GameState(0, 0, 0, 0)))
+    readings = judge.read(np.stack([frames for frames, _ in played]))
     return [
-        JudgedTurn(scene, instruction, index, clip, state, reading, motion_amount(clip))
-        for index, ((scene, instruction), (clip, state), reading) in enumerate(zip(game, played, readings, strict=True))
+        JudgedTurn(scene, instruction, state, reading, motion_amount(frames))
+        for (scene, instruction), (frames, state), reading in zip(game, played, readings, strict=True)
     ]
 
 
-def evaluate(
-    play: PlayGame,
-    judge: Judge,
-    scale: MotionScale,
-    single_turns: int = 40,
-    games: int = 8,
-) -> dict[str, object]:
-    """All figures of a player on held-out instructions with fixed seeds."""
+def measure_quality(
+    bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int
+) -> dict[str, dict[str, object]]:
+    """All figures of every plan on held-out instructions with fixed seeds: a manifest's `quality`.
+
+    The thresholds between motion levels are fitted on as many clips of each level as there are turns.
+    """
+    scale = fit_motion_scale(clips_per_level=turns)
+    return {plan: _figures(Player(bundle, engines, plan=plan), judge, scale, turns, games) for plan in plans}
+
+
+def _figures(player: Player, judge: Judge, scale: MotionScale, single_turns: int, games: int) -> dict[str, object]:
     singles = [
-        judge_game(play, judge, [turn], SEED + index)[0]
+        judge_game(player, judge, [turn], SEED + index)[0]
         for index, turn in enumerate(held_out_turns(single_turns, SEED))
     ]
     longer = [
-        judge_game(play, judge, game, SEED + 500 + index)
+        judge_game(player, judge, game, SEED + 500 + index)
         for index, game in enumerate(held_out_games(games, TURNS, SEED + 1))
     ]
     judged = singles + [turn for game in longer for turn in game]
@@ -100,7 +107,7 @@ def evaluate(
         "turns_per_game": TURNS,
         "instruction": instruction_figures(singles),
         "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
-        "states": state_figures(judged),
+        "states": {"all_four": share(turn.state == strengths(turn.scene) for turn in judged)},
         "game": consistency_figures(longer),
     }
 
@@ -118,44 +125,30 @@ def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]
     return {**figures, "mean": round(float(np.mean(known)), 4) if known else None}
 
 
-def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns with the right state, by field and overall."""
-    pairs = [(turn.state, strengths(turn.scene)) for turn in judged]
-    figures = {
-        name: share(getattr(state, name) == getattr(truth, name) for state, truth in pairs) for name in STRENGTHS
-    }
-    return {**figures, "all_four": share(state == truth for state, truth in pairs)}
-
-
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
     """How often later turns keep what their instruction does not mention, and the score by turn number."""
     later = [turn for game in games for turn in game[1:]]
-    unsaid = {
-        part: [turn for turn in later if part not in said_parts(turn.instruction)]
-        for part in ("characters", "place", "time", "outfit", "position")
-    }
-    worn = [turn for turn in unsaid["outfit"] if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
-    starts = [(turn.reading.start_x, turn.scene.start_x) for turn in unsaid["position"]]
-    errors = [abs(seen - asked) for seen, asked in starts if seen is not None]
+
+    def unsaid(part: str) -> list[JudgedTurn]:
+        return [turn for turn in later if part not in said_parts(turn.instruction)]
+
+    dressed = [turn for turn in unsaid("outfit") if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
     length = max((len(game) for game in games), default=0)
     return {
-        "characters_kept": share(_all_there(turn) for turn in unsaid["characters"]),
-        "place_kept": share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
-        "day_or_night_kept": share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
-        "outfit_kept": share(_outfits_right(turn) for turn in worn),
-        "position_kept": share(x is not None and abs(x - asked) <= POSITION_TOLERANCE_PX for x, asked in starts),
-        "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
-        "counted": {
-            "characters": len(unsaid["characters"]),
-            "place": len(unsaid["place"]),
-            "time": len(unsaid["time"]),
-            "outfit": len(worn),
-            "position": len(starts),
-        },
+        "characters_kept": share(_all_there(turn) for turn in unsaid("characters")),
+        "place_kept": share(turn.reading.place == turn.scene.place for turn in unsaid("place")),
+        "day_or_night_kept": share(turn.reading.night == turn.scene.night for turn in unsaid("time")),
+        "outfit_kept": share(_outfits_right(turn) for turn in dressed),
+        "position_kept": share(_position_kept(turn) for turn in unsaid("position")),
         "instruction_mean_by_turn": [
             instruction_figures([game[index] for game in games if index < len(game)])["mean"] for index in range(length)
         ],
     }
+
+
+def _position_kept(turn: JudgedTurn) -> bool:
+    seen = turn.reading.start_x
+    return seen is not None and abs(seen - turn.scene.start_x) <= POSITION_TOLERANCE_PX
 
 
 def _all_there(turn: JudgedTurn) -> bool:

@@ -18,7 +18,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import load
 from animegamer_rt.stages.vae import Vae
 
-from . import bundle, quality
+from . import bundle, held_out
 from . import training_phases as train
 from .context import BuildContext
 from .evaluation.reconstruction import vae_figures
@@ -80,7 +80,7 @@ def measure_quality(context: BuildContext) -> None:
 
     figures = {
         "vae": vae_figures(reconstruct, config.evaluated_turns),
-        **quality.measure_quality(
+        **held_out.measure_quality(
             exported,
             engines,
             judge,

@@ -201,17 +201,20 @@ class Mixer:
         return (first if self._rng.random() < 0.5 else ~first).astype(np.float32)[:, None, None, None]
 
     def _half_there(self, row: int) -> Example:
-        base, mask = self.plain(row), _wider(self._material.masks[row])
-        weight = _soft(mask) * self._rng.uniform(0.35, 0.7)
+        return self._fading(row, _soft(_wider(self._material.masks[row])) * self._rng.uniform(0.35, 0.7))
+
+    def _fading(self, row: int, weight: FloatFrames) -> Example:
+        """The background shows through by weight."""
+        base = self.plain(row)
         frames = _over(base.frames, self._background(row), weight)
         return dataclasses.replace(base, frames=frames, unsure=self._names(base.shown))
 
     def _cut(self, row: int) -> Example:
         """Half a figure is missing: above, below, left or right."""
-        base, mask = self.plain(row), _wider(self._material.masks[row])
+        figures, mask = self._material.shown[row].figures, _wider(self._material.masks[row])
         removed: Mask = np.zeros(mask.shape, np.bool_)
-        if base.shown.figures and mask.any():
-            figure = self._rng.choice(base.shown.figures)
+        if figures and mask.any():
+            figure = self._rng.choice(figures)
             middle_x = np.linspace(figure.start_x, figure.end_x, len(mask)) / 2
             side, lower = self._rng.random() < 0.5, self._rng.random() < 0.5
             ys = np.nonzero(mask.any(axis=(0, 2)))[0]
@@ -222,8 +225,7 @@ class Mixer:
                 if not side:
                     box = (slice(middle_y, None) if lower else slice(0, middle_y), slice(low, high))
                 removed[(frame, *box)] = True
-        frames = _over(base.frames, self._background(row), _soft(mask & removed))
-        return dataclasses.replace(base, frames=frames, unsure=self._names(base.shown))
+        return self._fading(row, _soft(mask & removed))
 
     def _two_motions(self, row: int) -> Example:
         """Two motions of one character at once."""
@@ -263,10 +265,8 @@ class Mixer:
 
     def _vanishing(self, row: int) -> Example:
         """Figures are present part of the time."""
-        base = self.plain(row)
-        weight = _soft(_wider(self._material.masks[row])) * self._some_frames(len(base.frames))
-        frames = _over(base.frames, self._background(row), weight)
-        return dataclasses.replace(base, frames=frames, unsure=self._names(base.shown))
+        mask = _wider(self._material.masks[row])
+        return self._fading(row, _soft(mask) * self._some_frames(len(mask)))
 
 
 def _wider(mask: Mask, width: int = 3) -> Mask:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
+
+from animegamer_export.distill.files import write_whole
 
 
 def save(path: Path, *modules: tuple[str, nn.Module], **figures: object) -> None:
     """Saves the modules' weights and figures atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     saved = {name: module.state_dict() for name, module in modules}
-    saved["facts"] = {"json": json.dumps(figures)}
-    unfinished = path.with_suffix(".part")
-    torch.save(saved, unfinished)
-    unfinished.replace(path)
+    write_whole(path, partial(torch.save, {**saved, "facts": {"json": json.dumps(figures)}}))
 
 
 def load(path: Path, *modules: tuple[str, nn.Module]) -> dict[str, object]:
