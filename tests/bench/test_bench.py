@@ -134,8 +134,8 @@ def test_turns_are_measured_with_a_full_window(bundle: Bundle, monkeypatch: pyte
     histories = list[int]()
     run_turn = Pipeline.run_turn
 
-    def noting(pipeline: Pipeline, session: Session, instruction: Instruction) -> Iterator[Event]:
-        for event in run_turn(pipeline, session, instruction):
+    def noting(pipeline: Pipeline, session: Session, instruction: Instruction, **how: Any) -> Iterator[Event]:
+        for event in run_turn(pipeline, session, instruction, **how):
             if isinstance(event, StatePredicted):
                 histories.append(event.history_turns)
             yield event

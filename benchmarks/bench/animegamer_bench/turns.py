@@ -25,13 +25,13 @@ from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, InstructionError
 from animegamer_rt.events import Done, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.game import Instruction, Scene
 
 from .records import STAGES
 from .suites import Suite
@@ -116,9 +116,22 @@ def _timed(
 
 
 def time_turn(pipeline: Pipeline, session: Session, text: str) -> dict[str, float]:
-    """Plays a turn; its columns of `records.SAMPLE_COLUMNS` in seconds."""
+    """Plays a turn; its columns of `records.SAMPLE_COLUMNS` in seconds.
+
+    A text that the bundle's reader refuses keeps the scene, so that a suite has the same turns whatever is understood.
+    Raises InstructionError for one that begins a game.
+    """
+    try:
+        return _time_turn(pipeline, session, text)
+    except InstructionError:
+        if session.scene is None:
+            raise
+        return _time_turn(pipeline, session, text, shown=session.scene)
+
+
+def _time_turn(pipeline: Pipeline, session: Session, text: str, shown: Scene | None = None) -> dict[str, float]:
     started, state, frame = time.perf_counter(), 0.0, 0.0
-    for event in pipeline.run_turn(session, Instruction.parse(text)):
+    for event in pipeline.run_turn(session, Instruction.parse(text), shown=shown):
         match event:
             case StatePredicted():
                 state = time.perf_counter() - started

@@ -20,7 +20,7 @@ from animegamer_rt.bundle.claims import claim_file, claim_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
-from animegamer_rt.errors import CheckpointError
+from animegamer_rt.errors import CheckpointError, InstructionError
 from animegamer_rt.noise import SEEDS, VERSION
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
@@ -115,8 +115,11 @@ def _predict(pipeline: Pipeline, instructions: Sequence[Instruction]) -> list[Ha
     from .file import HandedTurn
 
     session, turns = Session.start(pipeline.bundle, 0), []
-    for instruction in instructions:
-        prediction, prompt = predict_turn(pipeline, session, instruction)
+    for number, instruction in enumerate(instructions, start=1):
+        try:
+            prediction, prompt = predict_turn(pipeline, session, instruction)
+        except InstructionError as error:
+            raise InstructionError(error.what, where=f"instruction {number}", do=error.do) from error
         turns.append(HandedTurn(prediction.shot, prompt.text, astuple(prediction.game_state)))
     return turns
 

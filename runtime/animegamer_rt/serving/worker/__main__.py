@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import zmq
 
@@ -83,9 +84,12 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
 
 
 def warm_up(pipeline: Pipeline) -> float:
-    """Play one turn and discard it, so that a client's first turn is as fast as the others; returns seconds."""
+    """Play one turn and discard it, so that a client's first turn is as fast as the others; returns seconds.
+
+    Without the reader, which may refuse the text: a worker that cannot warm up would never start.
+    """
     started = time.perf_counter()
-    for _ in pipeline.run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
+    for _ in replace(pipeline, reader=None).run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
     return time.perf_counter() - started
 
