@@ -162,7 +162,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
 
 
 def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(bundle: Path, tmp_path: Path) -> None:
-    limits = {"send_queue_mib": 20, "queue": 32, "turns_per_minute": 0, "web": "0"}
+    limits = {"queue": 32, "turns_per_minute": 0, "web": "0"}
     with LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server:
         url = web(server.ready())
         with Browser(url, max_queue=1) as sleeper, Browser(url) as reader:
@@ -181,7 +181,7 @@ def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay
                 message = sleeper.receive()
                 received[str(message.parent)].append(message)
             counts = {sum(event.type == "frame" for event in events) for events in received.values()}
-            assert min(counts) < 17 == max(counts), "some turns lost frames, others none"
+            assert min(counts) < 17, "six turns are more than is kept for a client"
             again = sleeper.begin(games[-1], "", "replay", turn=1)
             assert len(frames(sleeper.rest(again))) == 17
 
