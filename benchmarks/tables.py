@@ -232,7 +232,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
     check = parser.parse_args(arguments).check
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    played = [record for record in read_records(RESULTS, "gpu") if record["turns"]]  # every turn of a run may have failed
+    played = [record for record in read_records(RESULTS, "gpu") if record["turns"]]  # some runs had failures alone
     wire, on_gpu = read_records(RESULTS, "wire"), turn_records(played[-1])
     turns = [*(record for record in read_records(RESULTS) if record.get("suite") is not None), *on_gpu]
     contents = {
