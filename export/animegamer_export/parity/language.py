@@ -140,7 +140,7 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
     tolerance = PREDICTOR_MERGED if played else PREDICTOR
     fixture, ids = prompt.fixture, prompt.ids
     index = prompt.history_index
-    embeddings = predictor.embed(ids, index[None], prompt.shots)
+    embeddings = predictor.inject(predictor.embedding(ids), index[None], prompt.shots)
     hidden = predictor(ids, index[None], prompt.open_mask[None], prompt.shots)
     checks = [
         compare("embeddings", embeddings, fixture.tensors["inputs_embeds"], SCHEDULE),

@@ -138,14 +138,13 @@ class Predictor(nn.Module):
         self.input_resampler = resampler(size.shot_width, size.hidden)
         self.output_resampler = resampler(size.hidden, size.shot_width)
 
-    def embed(self, ids: Tensor, history_index: Tensor, history_shots: Tensor) -> Tensor:
-        """Embeddings [B, n, D] of ids [B, n], with earlier shots at the positions that history_index marks.
+    def inject(self, tokens: Tensor, history_index: Tensor, history_shots: Tensor) -> Tensor:
+        """Embeddings `tokens` [B, n, D], with earlier shots at the positions that history_index marks.
 
         history_index [B, n]: -1 keeps the token's embedding, k >= 0 takes row k of history_shots [s, shot_width],
         resampled; s is 1 or more.
         """
         injected = self.input_resampler(history_shots)[history_index.clamp(min=0)]
-        tokens = self.embedding(ids)
         return torch.where(history_index[..., None] >= 0, injected.to(tokens.dtype), tokens)
 
     def in_window(self, positions: Tensor, others: Tensor) -> Tensor:
@@ -185,7 +184,7 @@ class Predictor(nn.Module):
         positions = torch.arange(ids.shape[1], device=ids.device)
         # The masks say which tokens may be attended to; the sliding window limits how far back.
         seen = masks & self.in_window(positions, positions)
-        return self.run(self.embed(ids, history_index, history_shots), seen, positions, None)[0]
+        return self.run(self.inject(self.embedding(ids), history_index, history_shots), seen, positions, None)[0]
 
     def answer(
         self,
@@ -209,7 +208,7 @@ class Predictor(nn.Module):
         new_positions = positions[cached:]
         seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, cached), masks], dim=2)
         seen = seen & self.in_window(new_positions, positions)
-        embeddings = self.embed(ids, history_index, history_shots)
+        embeddings = self.inject(self.embedding(ids), history_index, history_shots)
         # Added to the scores: attention would make this of a bool mask again in every layer.
         added = torch.zeros_like(seen, dtype=embeddings.dtype).masked_fill(~seen, torch.finfo(embeddings.dtype).min)
         asked = torch.cat([readout, torch.full_like(readout[:1], count - 1)])

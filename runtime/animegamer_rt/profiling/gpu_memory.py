@@ -30,7 +30,7 @@ from .host_memory import (
 LIBRARIES_BYTES = int(0.85 * 2**30)
 """The driver's context and CUDA's libraries: at most 0.9 GiB on an H100, 0.78 on an H200."""
 SCARCE_BYTES = 2**30
-"""With less free memory, once all weights are loaded, the denoiser's modulation weights go to the host."""
+"""With less free memory, once all weights are loaded, modulation weights and embeddings go to the host."""
 CACHE_TOKENS = 1536
 """Tokens in the predictor's cache; more are added when a prompt needs them."""
 PROMPT_TURNS, WORDS = 4, 40
@@ -73,6 +73,7 @@ def with_torch(bundle: Bundle, plan: str, precision: str, card_bytes: float) -> 
     kept = sum(weights.values()) + HALF * _keys_and_values(predictor)
     if card_bytes - LIBRARIES_BYTES - kept < SCARCE_BYTES:
         kept -= HALF * 12 * layers * hidden * denoiser.get("time_width", 512)
+        kept -= HALF * predictor["vocabulary"] * predictor["hidden"]
     kept += HALF * (len(timesteps) + 1) * (12 * layers + 2) * hidden
     kept += HALF * 3 * geometry.frames * geometry.height * geometry.width
     free = card_bytes - LIBRARIES_BYTES - kept

@@ -47,8 +47,9 @@ WINDOW = 4096
 """Tokens of the predictor's history window in a bundle that does not say another."""
 HISTORY_TURNS, WORDS = 4, 36
 """A bundle's longest history unless it says another, and 266 tokens a turn."""
-SMALL, ROUNDED_TO = 2**20, 512
-"""Bytes: what PyTorch's allocator cuts from blocks of 2 MiB of its own, and what it rounds up to."""
+SMALL, ROUNDED_TO, PAGE = 2**20, 512, 20 * 2**20
+"""Bytes: what PyTorch's allocator cuts from blocks of 2 MiB of its own, what it rounds up to, and the pages in which it
+returns larger blocks to the GPU."""
 PLAN = build_plan(even_timesteps(50))
 TURBO = build_plan([999, 319, 19], guidance=[1.0] * 3, branches=["conditional"] * 3, noise_steps=50)
 
@@ -81,15 +82,22 @@ class Block:
         if size:
             self._holes[start] = size
 
+    @property
+    def fragments(self) -> int:
+        """Bytes between what is taken that cannot be returned to the GPU: they share a page with something."""
+        pages = {page for at, size in self._taken.values() for page in range(at // PAGE, (at + size - 1) // PAGE + 1)}
+        return len(pages) * PAGE - sum(size for _, size in self._taken.values())
+
 
 class Counted(TorchDispatchMode):
-    """Bytes of all storages made inside that are alive, and the most that ever were. `block`: they are cut from it."""
+    """Bytes of all storages made inside that are alive, and the most that ever were. `block`: new ones are cut from it,
+    at first from the whole card."""
 
     def __init__(self) -> None:
         super().__init__()
         self.live = self.peak = 0
-        self.block = Block(0)
-        self._seen: dict[int, int] = {}
+        self.block = Block(2**50)
+        self._seen: dict[int, tuple[int, Block]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._note((args, kwargs), made_here=False)
@@ -101,7 +109,8 @@ class Counted(TorchDispatchMode):
         for tensor in (leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)):
             storage = tensor.untyped_storage()
             if storage._cdata not in self._seen:
-                size = self._seen[storage._cdata] = storage.nbytes() if made_here else 0
+                size = storage.nbytes() if made_here else 0
+                self._seen[storage._cdata] = size, self.block
                 self.live += size
                 self.peak = max(self.peak, self.live)
                 if size > SMALL:
@@ -109,8 +118,9 @@ class Counted(TorchDispatchMode):
                 weakref.finalize(storage, self._gone, storage._cdata)
 
     def _gone(self, which: int) -> None:
-        self.live -= self._seen.pop(which, 0)
-        self.block.give(which)
+        size, block = self._seen.pop(which, (0, self.block))
+        self.live -= size
+        block.give(which)
 
 
 class CountedDevice(TorchDevice):
@@ -119,6 +129,7 @@ class CountedDevice(TorchDevice):
     def __init__(self, card: float, counted: Counted) -> None:
         super().__init__(torch.bfloat16)
         self.card, self.counted, self.host, self.block = card, counted, 0, 0
+        self.pins = set[int]()
 
     def free_bytes(self) -> float:
         return self.card - DRIVER_AND_LIBRARIES - (self.counted.live - self.host)
@@ -128,7 +139,20 @@ class CountedDevice(TorchDevice):
 
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         self.host += math.prod(shape) * dtype.itemsize
-        return super().pinned(shape, dtype)
+        card, self.counted.block = self.counted.block, Block(0)
+        pinned = super().pinned(shape, dtype)
+        self.counted.block = card
+        self.pins.add(pinned.untyped_storage()._cdata)
+        return pinned
+
+    def defragment(self, network: nn.Module) -> None:
+        weights = (*network.parameters(), *network.buffers())
+        there = [weight for weight in weights if weight.untyped_storage()._cdata not in self.pins]
+        on_host = [(weight.shape, weight.dtype) for weight in there]
+        for weight in there:
+            weight.data = torch.empty(0, dtype=weight.dtype)
+        for weight, (shape, dtype) in zip(there, on_host, strict=True):
+            weight.data = torch.empty(shape, dtype=dtype)
 
     def to_host(self, tensor: Tensor) -> Any:
         return SimpleNamespace(numpy=lambda: np.zeros(tensor.shape, np.float32))
@@ -143,11 +167,15 @@ def channels_last(x: Tensor, weight: Tensor, bias: Tensor, padding: Any) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a turn at full size holds. host: in pinned memory; over: what did not fit into the block."""
+    """Bytes that a turn at full size holds. host: in pinned memory; over: what did not fit into the block.
+
+    fragments: holes between what is kept.
+    """
 
     description: str
     weights: dict[str, int]
     kept: int
+    fragments: int
     host: int
     block: int
     over: int
@@ -159,31 +187,40 @@ class Held:
         return self.kept + self.running["predictor"] + self.block
 
 
+def read(network: nn.Module) -> nn.Module:
+    """A network without memory, with tensors as a bundle's file stores them."""
+    for module in network.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.empty(weight.shape, dtype=torch.bfloat16), requires_grad=False))
+        for name, codes in list(module.named_buffers(recurse=False)):
+            module.register_buffer(name, torch.empty(codes.shape, dtype=codes.dtype))
+    return network
+
+
 def held(card: float, products: torch.dtype | None, light: bool, kernels: bool) -> Held:
     """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn.
 
     light: with the tiny decoder and three unguided steps, the plan `turbo`. kernels: with ours.
     """
     plan = TURBO if light else PLAN
-    size, running, over = FULL.denoiser, {}, 0
+    running, over = {}, 0
     with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
-        torch_device, constant = (
-            CountedDevice(card, counted),
-            torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16),
-        )
-        decoder = TinyDecoder(TinyDecoderSize()) if light else VaeDecoder(FULL.vae)
-        networks = Models(Predictor(FULL.predictor), Denoiser(size), decoder, constant)
-        pack(networks.predictor)
-        by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
+        torch_device = CountedDevice(card, counted)
         ours = Kernels("none is called") if kernels else None
         setup = EngineSetup(torch_device, FULL.geometry(WINDOW), [plan], rowwise=products, kernels=ours)
+        with torch.device("meta"):
+            denoiser, predictor = Denoiser(FULL.denoiser), Predictor(FULL.predictor)
+            decoder = TinyDecoder(TinyDecoderSize()) if light else VaeDecoder(FULL.vae)
+            pack(predictor)
+        by_name = {"denoiser": denoiser, "predictor": predictor, "vae": decoder}  # in the order of `load_models`
         for network in by_name.values():
-            setup.convert(network)
-        parts = build_engines(setup, networks)
-        kept, host = counted.live - torch_device.host, torch_device.host
+            setup.convert(read(network))
+        constant = torch.empty(FULL.denoiser.shot_tokens, FULL.denoiser.hidden, dtype=torch.bfloat16)
+        parts = build_engines(setup, Models(predictor, denoiser, decoder, constant))
+        kept, host, fragments = counted.live - torch_device.host, torch_device.host, counted.block.fragments
 
         def prompt() -> None:
-            prefill_prompt(parts.predictor, example_prompt(networks.predictor, HISTORY_TURNS, WORDS))
+            prefill_prompt(parts.predictor, example_prompt(predictor, HISTORY_TURNS, WORDS))
 
         def denoise() -> None:
             latent = np.zeros((1, 5, 16, 60, 90), np.float32)
@@ -205,7 +242,7 @@ def held(card: float, products: torch.dtype | None, light: bool, kernels: bool) 
             name: sum(weight.nbytes for weight in (*network.parameters(), *network.buffers()))
             for name, network in by_name.items()
         }
-    return Held(parts.device, weights, kept, host, torch_device.block, over, running)
+    return Held(parts.device, weights, kept, fragments, host, torch_device.block, over, running)
 
 
 @pytest.fixture
@@ -227,7 +264,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 IN_SLICES = ", vae in slices"
 ON_HOST = f"{IN_SLICES}, its caches in host memory"
-MODULATIONS = ", modulation weights in host memory"
+MODULATIONS = ", modulation weights and embeddings in host memory"
 CARDS = [
     (8, "fp8", FP8, True, MODULATIONS),
     (12, "int8", INT8, False, ON_HOST),
@@ -247,7 +284,7 @@ def test_card_holds_a_turn_at_full_size_as_the_table_says(
     turn = held(gb * 1e9, products, light, kernels=light)
     assert turn.description.partition(" threads")[2] == words
     assert turn.over == 0, "graphs would take more than the block that is reserved for them"
-    assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
+    assert turn.together + turn.fragments <= gb * 1e9 - DRIVER_AND_LIBRARIES
     said = gpu_memory.with_torch(full, "turbo" if light else "exact", name, gb * 1e9)
     assert said.peak_bytes == pytest.approx(turn.together + DRIVER_AND_LIBRARIES, rel=0.05)
     assert said.kept == pytest.approx(turn.kept, rel=0.02) and said.prompt == pytest.approx(

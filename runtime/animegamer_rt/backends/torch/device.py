@@ -94,7 +94,7 @@ class TorchDevice:
         return VAE_BYTES
 
     def defragment(self, network: nn.Module) -> None:
-        """Defragments a network's tensors, if this memory has holes between them that nothing else can use."""
+        """Defragments a network's tensors on the device, if this memory has holes between them that nothing can use."""
 
     def reserve(self, size: int) -> None:
         """Announces that graphs will need `size` bytes: their pool begins with the largest such block."""
@@ -110,6 +110,11 @@ class TorchDevice:
         Raises BackendError if the host has no pinned memory left.
         """
         return torch.zeros(tuple(shape), dtype=dtype)
+
+    def keep_on_host(self, layer: nn.Linear | nn.Embedding) -> None:
+        """Moves a layer's weight to pinned host memory."""
+        on_host = self.pinned(layer.weight.shape, layer.weight.dtype).copy_(layer.weight)
+        layer.weight = nn.Parameter(on_host, requires_grad=False)
 
     def to_device(self, array: npt.NDArray[np.generic]) -> Tensor:
         """A new tensor on the device with the array's values and dtype."""
@@ -191,11 +196,14 @@ class CudaTorchDevice(TorchDevice):
         return min(free, allowed) + reserved - torch.cuda.memory_allocated(self.device)
 
     def defragment(self, network: nn.Module) -> None:
-        # Via the host. PyTorch returns memory to the GPU in pieces of 20 MiB; a weight of half its former size leaves
-        # smaller ones.
-        network.to("cpu")
+        # Via the host. PyTorch returns memory to the GPU in pieces of 20 MiB; weights that are gone, or of half their
+        # former size, leave smaller ones.
+        there = [tensor for tensor in (*network.parameters(), *network.buffers()) if tensor.device == self.device]
+        for tensor in there:
+            tensor.data = tensor.data.cpu()
         torch.cuda.empty_cache()
-        network.to(self.device)
+        for tensor in there:
+            tensor.data = tensor.data.to(self.device)
 
     def reserve(self, size: int) -> None:
         self._to_reserve = max(self._to_reserve, size)

@@ -141,14 +141,16 @@ class EngineSetup:
             blocks = merge_layers(network)
             return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
 
-    def denoiser(self, network: Any, unconditional: Tensor, modulations_on_host: bool = False) -> Denoiser:
-        """The engine of a converted denoiser."""
+    def denoiser(self, network: Any, unconditional: Tensor, scarce: bool = False) -> Denoiser:
+        """The engine of a converted denoiser. scarce: the weights of its modulations go to the host."""
         dtype, kernels = self.torch_device.dtype, self.kernels
         timesteps = [step.timestep for plan in self.plans for step in plan]
         with self.torch_device.use():
             transformer = DENOISERS[type(network)](network, dtype, kernels, self.attention)
-            if modulations_on_host:
-                transformer.keep_modulations_on_host(self.torch_device.pinned)
+            if scarce:
+                for layer in transformer.modulation_layers:
+                    self.torch_device.keep_on_host(layer)
+                self.torch_device.defragment(network)
             return Denoiser(self.torch_device, transformer, unconditional, timesteps, kernels)
 
     def vae(self, network: Any) -> ChunkedVae:
@@ -223,11 +225,13 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
     packed = any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules())
     predictor = setup.predictor(networks.predictor)
     scarce = device.free_bytes() < SCARCE_BYTES
+    if scarce:
+        device.keep_on_host(networks.predictor.embedding)
     denoiser = setup.denoiser(networks.denoiser, networks.unconditional, scarce)
     vae = setup.vae(networks.decoder)
     words = "" if setup.attention == "torch" else f"{setup.attention} attention"
     return setup.engines(
-        ", ".join(filter(None, (words, "modulation weights in host memory" if scarce else ""))),
+        ", ".join(filter(None, (words, "modulation weights and embeddings in host memory" if scarce else ""))),
         packed=packed,
         memory_saved=vae.description,
         predictor=predictor,

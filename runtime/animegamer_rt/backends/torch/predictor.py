@@ -89,10 +89,10 @@ class Predictor:
         with torch_device.use():
             self._keys, self._values = self._empty_cache(), self._empty_cache()
             self._start = torch_device.zeros((1,), torch.int64)
-            self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)
+            self._inputs = torch_device.zeros((1, ANSWER_TOKENS, network.size.hidden))
             self._logits = torch_device.zeros((network.size.vocabulary,), torch.float32)
             self._choices = torch_device.zeros((ANSWER_TOKENS,), torch.float32)
-        self._slot_ids: dict[StateSlots, list[Tensor]] = {}
+        self._slots: dict[StateSlots, list[Tensor]] = {}
         self._graphs = GraphCache(torch_device)
         # The valid handles, shortest first. Extending an older one invalidates those after it.
         self._chain: list[Cache] = []
@@ -109,7 +109,8 @@ class Predictor:
         with self.torch_device.use():
             send = self.torch_device.to_device
             history = send(tokens.history_shots).to(self.torch_device.dtype)
-            x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
+            embedded = self._embed(tokens.ids[0])[None].expand(rows, -1, -1)
+            x = network.inject(embedded, send(tokens.history_index), history)
             positions, masks = torch.arange(start + count, device=x.device), send(tokens.arrays()["masks"])
             masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
             masks = masks & network.in_window(positions[start:], positions)
@@ -133,7 +134,7 @@ class Predictor:
         count = len(tokens)
         places = self._make_room(cache, count)
         with self.torch_device.use():
-            self._tokens[0, :count] = self.torch_device.to_device(np.ascontiguousarray(tokens, np.int64))
+            self._inputs[0, :count] = self._embed(tokens)
             self._graphs.run((count, places), lambda: self._extend(count, places))
             logits: FloatArray = self.torch_device.to_host(self._logits).numpy()
         return logits, self._chain[-1]
@@ -142,11 +143,11 @@ class Predictor:
         """See interface.ChooseNext. Raises BackendError as `extend`."""
         places = self._make_room(cache, sum(1 + len(fixed) for fixed in slots.between))
         with self.torch_device.use():
-            if slots not in self._slot_ids:
+            if slots not in self._slots:
                 ids = [np.array(part, np.int64) for part in (slots.options, *slots.between)]
-                self._slot_ids[slots] = [self.torch_device.to_device(part) for part in ids]
-            self._tokens[0, :1].fill_(slots.options[first])
-            self._graphs.run((slots, places), lambda: self._fill(*self._slot_ids[slots], places=places))
+                self._slots[slots] = [self.torch_device.to_device(ids[0]), *(self._embed(part) for part in ids)]
+            self._inputs[0, 0] = self._slots[slots][1][first]
+            self._graphs.run((slots, places), lambda: self._fill(*self._slots[slots], places=places))
             choices: FloatArray = self.torch_device.to_host(self._choices[: len(slots.between)]).numpy()
         return choices
 
@@ -163,21 +164,29 @@ class Predictor:
             self._start.fill_(start)
         return self._places(length)
 
-    def _fill(self, options: Tensor, *between: Tensor, places: int) -> None:
-        """The captured work of a state: extends by the chosen token and chooses the next slot's, slot by slot."""
+    def _embed(self, ids: IntArray) -> Tensor:
+        """The embeddings [n, D] of tokens [n], whose table may be in host memory."""
+        table = self.network.embedding.weight
+        return table[torch.tensor(ids, device=table.device)].to(self.torch_device.device)
+
+    def _fill(self, options: Tensor, embedded: Tensor, *between: Tensor, places: int) -> None:
+        """The captured work of a state: extends by the chosen token and chooses the next slot's, slot by slot.
+
+        options: ids. embedded: their embeddings. between: those of the fixed tokens.
+        """
         for slot, fixed in enumerate(between):
             count = 1 + len(fixed)
-            self._tokens[0, 1:count].copy_(fixed)
+            self._inputs[0, 1:count].copy_(fixed)
             self._extend(count, places)
             self._start.add_(count)
             logits = self._logits.index_select(0, options)
             best = logits.argmax(0, keepdim=True)
-            self._tokens[0, :1].copy_(options.index_select(0, best))
+            self._inputs[0, :1].copy_(embedded.index_select(0, best))
             lost = ~torch.isfinite(logits).all()
             self._choices[slot : slot + 1].copy_(best.float().masked_fill(lost, torch.nan))
 
     def _extend(self, count: int, places: int) -> None:
-        """The captured work of an extend: reads the token and start buffers, writes the cache and the logits.
+        """The captured work of an extend: reads the input and start buffers, writes the cache and the logits.
 
         Every shape depends only on `count` and `places`, so attention runs over all places with a mask.
         """
@@ -190,7 +199,7 @@ class Predictor:
             self._values[layer].index_copy_(1, positions, values[0])
             return self._keys[layer][None, :, :places], self._values[layer][None, :, :places]
 
-        x = self._run(self.network.embedding(self._tokens[:, :count]), positions, mask[None], store)
+        x = self._run(self._inputs[:, :count], positions, mask[None], store)
         self._logits.copy_(self.network.head(x[0, -1]))
 
     def _run(self, x: Tensor, positions: Tensor, mask: Tensor, store: StoreCache) -> Tensor:
