@@ -158,7 +158,8 @@ class Int8Graph(LightGraph):
 
     def quantised(self, x: Tensor) -> Codes:
         scale, zero = self.level("")
-        codes = symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.uint8, shape=x.shape, version=21)
+        given = (x, scale, zero)  # onnxruntime 1.23 has no QuantizeLinear of opset 23
+        codes = symbolic("com.microsoft::QuantizeLinear", given, dtype=torch.uint8, shape=x.shape, version=1)
         return Codes(codes, scale, zero)
 
     def convolved(self, x: Codes, layer: nn.Module) -> Codes:
