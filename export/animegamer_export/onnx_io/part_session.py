@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+from onnxruntime import GraphOptimizationLevel
 
 from animegamer_export.onnx_io.sessions import open_model, plain_options
 from animegamer_rt.bundle.loader import Bundle
@@ -38,6 +39,8 @@ class PartSession:
         options.add_session_config_entry("session.disable_prepacking", "1")
         # An arena keeps freed memory, in blocks of twice the requested size.
         options.enable_cpu_mem_arena = False
+        # Beyond these, weights change their layout, and onnxruntime 1.23 ends the process.
+        options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         model = open_graph(path)
         use_flash_attention(model)
         if bundle.graph_roles.get(part) == VAE:
