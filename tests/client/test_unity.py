@@ -31,6 +31,7 @@ from client import driver_stories as stories
 
 PACKAGE = Path(__file__).parents[2] / "client" / "unity"
 DRIVER = "AnimeGamer.Driver.exe"
+PASSWORD = "correct-horse"
 TIMEOUT_S = 120
 """Longest wait for a program; only a failing test waits for so long."""
 
@@ -72,6 +73,11 @@ def scripts_of(text: str) -> list[str]:
     return [guids[guid] for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
 
 
+def gateway_of(server: LiveServer) -> str:
+    """The address of its WebSocket."""
+    return web(server).replace("http", "ws") + "ws"
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
     folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
@@ -88,6 +94,16 @@ def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 def web_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     state = tmp_path_factory.mktemp("web")
     with LiveServer(bundle, state, "--web", "0", device="simulated:0.2", turns_per_minute=0) as running:
+        yield running.ready()
+
+
+@pytest.fixture(scope="module")
+def locked_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A server whose gateway has the password PASSWORD."""
+    folder = tmp_path_factory.mktemp("locked")
+    (folder / "password").write_text(PASSWORD, encoding="utf-8")
+    options = ("--web", "0", "--web-password", str(folder / "password"))
+    with LiveServer(bundle, folder / "state", *options, device="simulated:0.2", turns_per_minute=0) as running:
         yield running.ready()
 
 
@@ -118,33 +134,27 @@ def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, 
 
 
 def test_a_gateway_is_reached_by_websocket_too(build: MonoBuild, web_server: LiveServer) -> None:
-    at = web(web_server).replace("http", "ws")
+    at = gateway_of(web_server)
     play = ["mono", "turn.exe"]
-    said = subprocess.run([*play, f"{at}ws"], cwd=build.folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    said = subprocess.run([*play, at], cwd=build.folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
     assert "turn 1 took" in said.stdout
     with stories.started(["mono", DRIVER, "conform"], build.folder) as driver:
-        assert driver.ask(f"new {at}ws 60") == "ok"
+        assert driver.ask(f"new {at} 60") == "ok"
         assert driver.ask("open 3") == "ok 0"
         assert driver.ask("turn a Mirel waves.").startswith("done turns=1 seq=0-22 pictures=1.0,")
-        assert driver.ask(f"new {at}nowhere 0.5") == "ok"
+        assert driver.ask(f"new {at}-nowhere 0.5") == "ok"
         assert driver.ask("connect").startswith("error timed_out ")
 
 
-def test_a_gateways_password_lets_in_who_gives_it(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text("correct-horse", encoding="utf-8")
-    options = ("--web", "0", "--web-password", str(tmp_path / "password"))
-    with (
-        LiveServer(bundle, tmp_path / "state", *options, device="simulated:0.2") as server,
-        stories.started(["mono", DRIVER, "conform"], build.folder) as driver,
-    ):
-        at = web(server.ready()).replace("http", "ws") + "ws"
-        driver.ask(f"new {at} 60 correct-horse")
-        assert driver.ask("open 3") == "ok 0"
-        driver.ask(f"new {at} 0.5")
-        assert re.match("error timed_out .* password", driver.ask("connect"))
-        driver.ask(f"new {at} 60 battery")
-        assert driver.ask("connect").startswith("error not_allowed ")
-        assert driver.ask(f"new {stories.address_of(server)} 1 any").startswith("error bad_argument a Password ")
+def test_a_gateways_password_lets_in_who_gives_it(driver: Process, locked_server: LiveServer) -> None:
+    at = gateway_of(locked_server)
+    driver.ask(f"new {at} 60 {PASSWORD}")
+    assert driver.ask("open 3") == "ok 0"
+    driver.ask(f"new {at} 0.5")
+    assert re.match("error timed_out .* password", driver.ask("connect"))
+    driver.ask(f"new {at} 60 battery")
+    assert driver.ask("connect").startswith("error not_allowed ")
+    assert driver.ask(f"new {stories.address_of(locked_server)} 1 any").startswith("error bad_argument a Password ")
 
 
 def test_a_webgl_build_calls_nothing_that_a_browser_lacks(build: MonoBuild) -> None:
@@ -168,7 +178,7 @@ def test_a_webgl_build_plays_through_a_pages_websocket(build: MonoBuild, web_ser
         pytest.skip("node 20 or later is needed, which has WebSockets")
     page, library = PACKAGE / "Tests~/Browser/page.js", PACKAGE / "Runtime/Core/AnimeGamer.jslib"
     arguments = f'{option} --no-warnings "{page}" "{library}"'
-    address = web(web_server).replace("http", "ws") + "ws"
+    address = gateway_of(web_server)
     command = ["mono", f"web/{DRIVER}", address, "ws://127.0.0.1:1/ws", "node", arguments]
     with subprocess.Popen(command, cwd=build.folder, stdout=subprocess.PIPE, text=True) as playing:
         assert playing.stdout is not None
@@ -255,7 +265,9 @@ def test_the_scene_and_the_prefab_hold_what_is_there() -> None:
         assert scripts_of(text) == ["AnimeGamerSession", path.stem]
 
 
-def test_the_readmes_four_steps_lead_to_a_picture(build: MonoBuild, server: LiveServer) -> None:
+def test_the_readmes_four_steps_lead_to_a_picture(
+    build: MonoBuild, server: LiveServer, locked_server: LiveServer
+) -> None:
     readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
     manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
     assert f"Unity {manifest['unity']}" in readme
@@ -269,8 +281,9 @@ def test_the_readmes_four_steps_lead_to_a_picture(build: MonoBuild, server: Live
     ((sample, name, said),) = re.findall(r'sample "([^"]+)".* scene `([^`]+)`.* type "([^"]+)"', scene)
     (folder,) = [each["path"] for each in manifest["samples"] if each["displayName"] == sample]
     scripts = scripts_of((PACKAGE / folder / f"{name}.unity").read_text(encoding="utf-8"))
-    played = build.run("first-steps", stories.address_of(server), "Window/AnimeGamer", said, *scripts)
-    assert played[-1] == "a picture in the window, and one in the scene"
+    for address, password in ((stories.address_of(server), ""), (gateway_of(locked_server), PASSWORD)):
+        played = build.run("first-steps", address, password, "Window/AnimeGamer", said, *scripts)
+        assert played[-1] == "a picture in the window, and one in the scene"
 
 
 def test_the_package_is_whole() -> None:

@@ -12,6 +12,7 @@ namespace AnimeGamer.EditorTools
         [SerializeField] string token = "";
         [SerializeField] string command = "animegamer-rt";
 
+        string _password = "";  // not serialized: the editor would store it in its layout
         readonly ClipDisplay _display = new ClipDisplay();
         AnimeGamerClient _client;
         Game _game;
@@ -37,6 +38,7 @@ namespace AnimeGamer.EditorTools
         void OnGUI()
         {
             address = EditorGUILayout.TextField("Address", address);
+            _password = EditorGUILayout.PasswordField("Password (not stored)", _password);
             if (GUILayout.Button("Connect")) Run(Connect());
             instruction = EditorGUILayout.TextField("Instruction", instruction);
             if (GUILayout.Button(_turn == null ? "Say" : "Say this instead")) Run(Say());
@@ -55,7 +57,7 @@ namespace AnimeGamer.EditorTools
         {
             Disconnect();
             _said = "connecting to " + address;
-            _client = new AnimeGamerClient(new ClientOptions { Address = address, TimeoutSeconds = 10 });
+            _client = new AnimeGamerClient(new ClientOptions { Address = address, Password = _password, TimeoutSeconds = 10 });
             Welcome welcome = await _client.ConnectAsync();
             _display.FramesPerSecond = welcome.FramesPerSecond;
             try
@@ -87,7 +89,7 @@ namespace AnimeGamer.EditorTools
         async Task Diagnose()
         {
             _report = "looking ...";
-            _report = await Doctor.RunAsync(address, command);
+            _report = await Doctor.RunAsync(address, _password, command);
         }
 
         // Called by the editor some hundred times a second; does little unless something has arrived.

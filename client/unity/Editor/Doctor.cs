@@ -12,12 +12,12 @@ namespace AnimeGamer.EditorTools
         const int LimitMs = 120000;
 
         /// <summary>A report for a person. Does not throw.</summary>
-        public static async Task<string> RunAsync(string address, string command)
+        public static async Task<string> RunAsync(string address, string password, string command)
         {
             var report = new StringBuilder();
             try
             {
-                await AskServer(new ClientOptions { Address = address, TimeoutSeconds = 5 }, report);
+                await AskServer(new ClientOptions { Address = address, Password = password, TimeoutSeconds = 5 }, report);
             }
             catch (AnimeGamerException error)
             {

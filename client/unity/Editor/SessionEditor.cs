@@ -16,6 +16,7 @@ namespace AnimeGamer.EditorTools
             DrawDefaultInspector();
             var session = (AnimeGamerSession)target;
             EditorGUILayout.HelpBox(State(session), MessageType.Info);
+            session.Password = EditorGUILayout.PasswordField("Password (not stored)", session.Password ?? "");
             if (EditorApplication.isPlaying && session.Game == null && GUILayout.Button("Connect")) session.Connect();
             if (GUILayout.Button("Doctor")) Diagnose(session);
             if (_report != "") EditorGUILayout.TextArea(_report);
@@ -34,7 +35,7 @@ namespace AnimeGamer.EditorTools
         async void Diagnose(AnimeGamerSession session)
         {
             _report = "looking ...";
-            _report = await Doctor.RunAsync(session.address, "animegamer-rt");
+            _report = await Doctor.RunAsync(session.address, session.Password, "animegamer-rt");
             if (this != null) Repaint();
         }
     }

@@ -59,7 +59,7 @@ namespace AnimeGamer
         bool _recalling;
 
         /// <summary>Of a gateway with --web-password, for wss://. Set it before Start; it is not stored with the component.</summary>
-        public string Password { private get; set; }
+        public string Password { internal get; set; }
 
         /// <summary>The game, once connected.</summary>
         public Game Game { get; private set; }

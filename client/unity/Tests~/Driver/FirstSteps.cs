@@ -11,15 +11,16 @@ namespace AnimeGamer.Driver
     /// <summary>Does what the README says: the window's buttons, then the sample's scene.</summary>
     static class FirstSteps
     {
-        /// <summary>arguments: "first-steps", the server's address, the window's menu item, what is typed in the scene, and its
-        /// scripts.</summary>
+        /// <summary>arguments: "first-steps", the server's address and password, the window's menu item, what is typed in the
+        /// scene, and its scripts.</summary>
         public static void Take(string[] arguments)
         {
             EditorGUILayout.Typed["Address"] = arguments[1];
+            EditorGUILayout.Typed["Password (not stored)"] = arguments[2];
             EditorGUILayout.Typed["animegamer-rt"] = "echo";
             const BindingFlags any = BindingFlags.Static | BindingFlags.NonPublic;
             MethodInfo open = typeof(AnimeGamerWindow).GetMethods(any).First(method => method.GetCustomAttribute<MenuItem>() != null);
-            Help.Check(open.GetCustomAttribute<MenuItem>().Name == arguments[2], "the window is in the menu");
+            Help.Check(open.GetCustomAttribute<MenuItem>().Name == arguments[3], "the window is in the menu");
             open.Invoke(null, null);
             EditorWindow window = EditorWindow.Opened;
             Press(window, "Connect");
@@ -27,20 +28,21 @@ namespace AnimeGamer.Driver
             Until(window, () => GUI.Drawn != null, "the window shows a picture");
             Press(window, "Doctor");
             Until(window, () => EditorGUILayout.Shown.Contains("$ echo doctor"), "and what the doctor says");
-            Help.Check(EditorGUILayout.Shown.StartsWith("server: "), "of the server, too");
+            Help.Check(EditorGUILayout.Shown.StartsWith("server: animegamer-rt "), "of the server, too");
             StubLoop.Call(window, "OnDisable");
 
             var host = new GameObject("AnimeGamer");
             MethodInfo add = typeof(GameObject).GetMethod("AddComponent");
-            foreach (string name in arguments.Skip(4))
+            foreach (string name in arguments.Skip(5))
             {
                 Type script = new[] { typeof(AnimeGamerSession), typeof(Samples.SaySomething) }.First(each => each.Name == name);
                 add.MakeGenericMethod(script).Invoke(host, null);
             }
             AnimeGamerSession session = host.GetComponent<AnimeGamerSession>();
             session.address = arguments[1];
+            session.Password = arguments[2];
             Samples.SaySomething sample = host.GetComponent<Samples.SaySomething>();
-            ((InputField)Engine.Field(sample, "_field")).onSubmit.Invoke(arguments[3]);
+            ((InputField)Engine.Field(sample, "_field")).onSubmit.Invoke(arguments[4]);
             var picture = (RawImage)Engine.Field(sample, "_picture");
             Engine.Until(() => picture.texture != null && !session.Busy, "the scene shows a picture");
             Help.Check(session.Game.Turns == 1, "of the sentence's turn");

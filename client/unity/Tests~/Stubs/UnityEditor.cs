@@ -72,6 +72,8 @@ namespace UnityEditor
             return Typed.TryGetValue(label, out string typed) ? typed : text;
         }
 
+        public static string PasswordField(string label, string password, params GUILayoutOption[] options) { return TextField(label, password); }
+
         public static string TextArea(string text, params GUILayoutOption[] options) { return Shown = text; }
         public static void HelpBox(string message, MessageType type) { }
         public static Vector2 BeginScrollView(Vector2 scrollPosition, params GUILayoutOption[] options) { return scrollPosition; }
