@@ -50,7 +50,7 @@ class Terminal:
         self._bundle, self._live = bundle, live
         self.preview = preview and self.console.is_terminal and shows_pictures(self.console)
         self._full, self._empty = "#." if self.console.options.ascii_only else "█░"
-        self._character = CharacterState()
+        self._character = self._next_character = CharacterState()
         self._vae_seconds = 0.0
         self._frames: list[Picture] = []
         _edit_lines()
@@ -93,7 +93,7 @@ class Terminal:
         self.console.print(table, soft_wrap=False)
         keys = "The game goes on by itself; Ctrl-C ends it" if self._live else "Ctrl-C stops a turn"
         keys += ", undo takes the last one back, help shows this, quit ends the game."
-        self._print(f"Type who does what where. {keys}", "dim")
+        self._print(f"Type who does what where. {keys}", "dim", prose=True)
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""
@@ -135,9 +135,9 @@ class Terminal:
         """Show an event of the running turn, or keep its frame for the preview."""
         match event:
             case events.Understood():
-                self.console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
+                self._print(Text.assemble("  ", ("understood: ", "cyan"), event.text), prose=True)
                 if event.notice is not None:
-                    self._print(f"  {event.notice}", "yellow")
+                    self._print(f"  {event.notice}", "yellow", prose=True)
             case events.StatePredicted():
                 self._state(event)
             case events.Progress():
@@ -168,19 +168,20 @@ class Terminal:
                     (change, "green" if value > before else "red" if value < before else "dim"),
                 )
             )
-        self._character = now
+        self._next_character = now
 
     def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
         """Show the clip, its path and the seconds of each stage. Ctrl-C only ends the preview; the turn is kept."""
-        self._vae_seconds = seconds.vae
+        self._vae_seconds, self._character = seconds.vae, self._next_character
         if self._frames:
             with contextlib.suppress(KeyboardInterrupt):
                 _show_clip(self.console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
-        self._print(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
+        line = f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})"
+        self._print(line, "dim", prose=True)
 
     def refused(self, error: AnimeGamerError) -> None:
-        self._print(f"error: {error}", "red")
+        self._print(f"error: {error}", "red", prose=True)
 
     def undone(self, turn: int, character: CharacterState) -> None:
         """The last turn was taken back: the next one is `turn` again."""
@@ -199,8 +200,10 @@ class Terminal:
         else:
             self._print("no turn was finished")
 
-    def _print(self, text: str, style: str = "") -> None:
-        self.console.print(Text(plain(text, lines=True), style), soft_wrap=True)
+    def _print(self, text: str | Text, style: str = "", prose: bool = False) -> None:
+        """prose: break lines between words, which a terminal itself does not. Not for what is copied, such as paths."""
+        text = text if isinstance(text, Text) else Text(plain(text, lines=True), style)
+        self.console.print(text, soft_wrap=not (prose and self.console.is_terminal))
 
 
 def _show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> None:
