@@ -23,7 +23,7 @@ ADDRESSES = ("127.0.0.1", "0.0.0.0", "::")
 """Addresses for the staff page: only this machine, all its IPv4 addresses, all addresses."""
 PORTS = ("page_port", "operator_port", "devtools_port")
 RANGES: Mapping[str, tuple[int, int]] = {
-    **dict.fromkeys(PORTS, (1, 65535)),
+    **dict.fromkeys(PORTS, (1024, 65535)),  # the units are not root
     "idle_seconds": (0, 86_400),
     "keep_days": (0, 36_500),
     "frozen_seconds": (5, 3600),
@@ -117,7 +117,11 @@ def read_key(path: Path) -> str:
 
 def _check(config: KioskConfig, path: Path) -> None:
     """Raises ConfigError for a value out of range, or for conflicting settings."""
-    EngineConfig(config.device)
+    try:
+        EngineConfig(config.device)
+    except ConfigError as error:
+        where = f"{path}: device"
+        raise ConfigError(error.what, where=where, found=error.found, expected=error.expected, do=error.do) from error
     for name, (low, high) in RANGES.items():
         check_range(getattr(config, name), low, high, f"{path}: {name}")
     for day, text in config.hours.items():

@@ -42,11 +42,13 @@ def read_config(path: Path) -> ServeOptions:
 
 
 def read_toml(path: Path, do: str) -> dict[str, Any]:
-    """The content of a TOML file. Raises ConfigError for one that cannot be read; do: what the user may do then."""
+    """The content of a TOML file. Raises ConfigError for one that cannot be read; do: what helps if it is missing."""
     try:
         return tomllib.loads(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
+        if not isinstance(error, OSError):
+            do = "correct it there; texts need quotes"
         raise ConfigError("not a readable TOML file", where=path, found=found, do=do) from error
 
 

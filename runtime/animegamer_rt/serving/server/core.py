@@ -37,7 +37,7 @@ from . import rehearsal
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
 from .dispatch import Begun, Dispatch, Fleet, HandOver, Suspects, TakeBack
-from .effects import Cancel, Counted, Done, Effect, Effects, Ended, Give, Logged, Lost, Replace, Started
+from .effects import NO_FAULTS, Cancel, Counted, Done, Effect, Effects, Ended, Give, Logged, Lost, Replace, Started
 from .guesses import Guesser
 from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, read_reply, stopped
 from .options import ServeOptions
@@ -201,7 +201,7 @@ class ServerCore:
                 self._work_ended(job, now, failed=at_fault is not None)
                 error = ProtocolError(text, code=code, do=do)
                 error.answer = answer
-                if code not in ("cancelled", "not_understood", "undo"):
+                if code not in NO_FAULTS:
                     self._effects.append(Logged(logging.ERROR, f"the worker failed a job: {code}: {text}"))
                 self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"), at_fault)
                 self._dispatch(now)

@@ -85,6 +85,10 @@ class Done:
     worker: int | None
 
 
+NO_FAULTS = frozenset(("cancelled", "not_understood", "undo", "picture"))
+"""Codes of jobs that end as a player asked, or because of what the player sent: nothing for an operator to mend."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """A job ended with an error of this code. worker: the one whose fault it was, if it was one's."""
@@ -94,6 +98,11 @@ class Lost:
     session: str
     turn: int | None
     worker: int | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether an operator should look at it."""
+        return self.code not in NO_FAULTS
 
 
 @dataclass(frozen=True, slots=True)

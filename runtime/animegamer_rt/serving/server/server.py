@@ -275,7 +275,8 @@ class Upkeep:
             case Lost(noun, code, session, turn, worker):
                 if worker is not None:
                     self.metrics.worker_failed_turns.labels(worker).inc()
-                log.warning("%s failed: %s (%s)", noun, code, _about(session, turn))
+                level, how = (logging.WARNING, "failed") if effect.is_failure else (logging.INFO, "ended")
+                log.log(level, "%s %s: %s (%s)", noun, how, code, _about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
 

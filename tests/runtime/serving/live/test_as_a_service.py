@@ -71,8 +71,14 @@ def test_the_log_tells_what_became_of_each_turn(bundle: Path, tmp_path: Path) ->
             game = player.open()
             seconds = player.play(game)[-1].fields["seconds"]["total"]
             assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
+            turn = player.begin(game)
+            player.ask("cancel", {"token": game.token}, session=game.session, control=True)
+            assert error_code(player.rest(turn)) == "cancelled"
         assert server.end() == 0
         server.process.wait()
-    done, lost = [line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line]
+    done, lost, stopped = [
+        line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line
+    ]
     assert done == f"INFO turn done (session {game.session}, turn 1, seconds {round(seconds, 3)})"
     assert lost == f"WARNING turn failed: deadline (session {game.session}, turn 2)"
+    assert stopped == f"INFO turn ended: cancelled (session {game.session}, turn 2)"
