@@ -29,6 +29,8 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
     """
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     folder = _clip_folder(out, new_game=resume is None)  # before any turn, so that an unwritable folder costs none
+    if interactive:
+        print_plain(f"connecting to {client.address}, for {client.timeout_s:g} s at most")
     game = client.open(resume=resume) if resume else client.open(seed=seed)
     bundle = client.connect().bundle
     print_plain(f"{bundle.name} on {client.address}: seed {game.seed}, {game.turns} turns so far, clips in {folder}")
@@ -56,7 +58,8 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
     except KeyboardInterrupt:
         code = INTERRUPTED
     finally:
-        print_plain(f"\n{game.turns} turns played; to continue (the token is a secret):")
+        turns = f"{game.turns} {'turn' if game.turns == 1 else 'turns'}"
+        print_plain(f"\n{turns} played; to continue (the token is a secret):")
         print_plain(
             f"python -m animegamer_client play {client.address} --resume {game.token} "
             f"--out {shlex.quote(str(folder))}{key_options}"
