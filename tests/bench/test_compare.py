@@ -76,13 +76,18 @@ def test_an_unsteady_record_gets_no_verdict(tmp_path: Path, capsys: pytest.Captu
         ({"suite": 2}, "suite: A 1, B 2"),
         ({"fingerprint": "other"}, "fingerprint: A a bundle's, B other"),
         ({"instruction_sets": ["avx2", "amx_int8"]}, "instruction_sets: A ['avx2'], B ['avx2', 'amx_int8']"),
-        ({"precision": {"denoiser": "int8"}}, "precision: A {'denoiser': 'fp16'}, B {'denoiser': 'int8'}"),
+        (
+            {"precision": {"vae": "fp16", "denoiser": "int8"}},
+            "precision: A {'denoiser': 'fp16'}, B {'denoiser': 'int8'}",
+        ),
     ],
 )
 def test_records_of_unlike_cohorts_are_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], told: str
 ) -> None:
-    first = steady(1, suite=1, precision={"denoiser": "fp16"}, fingerprint="a bundle's", instruction_sets=["avx2"])
+    first = steady(
+        1, suite=1, precision={"vae": "fp16", "denoiser": "fp16"}, fingerprint="a bundle's", instruction_sets=["avx2"]
+    )
     assert compared(tmp_path, first, {**first, **changes}) == 2
     assert f"the two records cannot be compared; found {told}; expected" in capsys.readouterr().err
 

@@ -45,9 +45,9 @@ def compare(first_path: Path, second_path: Path) -> int:
     if unlike := list(differences(first, second, COHORT)):
         raise ConfigError(
             "the two records cannot be compared",
-            found="; ".join(plain(f"{name}: A {a}, B {b}") for name, a, b in unlike),
+            found="; ".join(plain(f"{name}: A {a}, B {b}") for name, a, b in map(_only_unlike, unlike)),
             expected="the same machine, bundle, plan, suite and precision",
-            do="compare records of the same cohort",
+            do="compare two runs of one plan on one machine; README's table has plans side by side",
         )
     for label, path, record in (("A", first_path, first), ("B", second_path, second)):
         print(plain(f"{label}: {path} ({_about(record)})"))
@@ -98,6 +98,15 @@ def differences(first: Record, second: Record, names: Sequence[str]) -> Iterator
             continue
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)
+
+
+def _only_unlike(setting: tuple[str, Any, Any]) -> tuple[str, Any, Any]:
+    """Of two mappings, such as precisions by part, only the entries that differ."""
+    name, a, b = setting
+    if not (isinstance(a, dict) and isinstance(b, dict)):
+        return setting
+    keys = [key for key in {**a, **b} if a.get(key) != b.get(key)]
+    return name, {key: a.get(key) for key in keys}, {key: b.get(key) for key in keys}
 
 
 def _about(record: Record) -> str:

@@ -63,7 +63,11 @@ def bench_serve(
     print(f"{name}, plan {plan}, on {describe_host()}")
     before = watch_alone(read_machine)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = _measure(bundle, plan, turns, workers, turn_s, Path(folder))
+        try:
+            found = _measure(bundle, plan, turns, workers, turn_s, Path(folder))
+        except KeyboardInterrupt:
+            print("no record was written: it needs every figure")
+            raise
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
