@@ -39,7 +39,7 @@ class SessionRefusedError(StoreError):
 
 
 _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
-    ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or choose another folder"),
+    ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or choose another --state-dir"),
     ("is full", StoreFullError, "the disk is full", "free disk space; finished turns are kept"),
     ("readonly", StoreError, "the sessions cannot be written", "make the folder and its files writable"),
     (
