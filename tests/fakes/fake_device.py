@@ -20,15 +20,34 @@ import numpy.typing as npt
 import onnxruntime
 
 from animegamer_rt.backends.tensorrt.device import Array, GpuInfo, Shape, Tensor
+from animegamer_rt.backends.tensorrt.engine_id import RTX, engine_graphs, engine_name
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.noise import Noise, load_table
 
 ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
 ALIGNMENT = 256
+MOST = {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
+MOST |= {"channels": 4, "rows_count": 2}
+"""Axis name -> its largest length, as the profiles of the tiny bundle's engines would say."""
 SCRATCH_BYTES = {"encoder": 512, "predictor": 3072, "denoiser": 4096, "vae_first": 1024, "vae_next": 1024}
 STEADY_SHAPES = 2
 """Pictures of three and of four channels; everything else of a few_shapes part is of one shape."""
 Range = tuple[int, int]
 """An address and the one after the last."""
+
+
+def with_engines(bundle: Bundle, graphs: Sequence[str] = (), sources: str = "", **built_for: str) -> Bundle:
+    """The bundle with an engine for sm89 of these graphs, or of all. sources: the hash of other files than its own."""
+    (bundle.folder / "engines").mkdir(exist_ok=True)
+    engines = dict(bundle.manifest.engines)
+    for part in graphs or engine_graphs(bundle):
+        name = engine_name(part, "sm89", RTX)
+        (bundle.folder / f"engines/{name}.engine").write_bytes(part.encode())
+        about = {"library": RTX, "version": "1.7.1.116", "arch": "sm89", **built_for}
+        engines[name] = Engine(f"engines/{name}.engine", about, sources or bundle.part_sha256(part))
+    return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ class Task:
 class FakeDevice:
     def __init__(
         self,
-        most: dict[str, int],
+        most: dict[str, int] = MOST,
         *,
         arch: str = "sm89",
         free: int = 2**33,
@@ -59,7 +78,7 @@ class FakeDevice:
         streamable: int = 0,
         draws: bool = True,
     ) -> None:
-        """most: axis name -> its largest length, as the profiles of the engines would say."""
+        """most: as MOST."""
         self.most, self.arch, self.free_bytes, self.captures = most, arch, free, captures
         self.streamable, self.placed_bytes, self.draws = streamable, 0, draws
         self.blocks: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
@@ -227,8 +246,7 @@ class FakeEngine:
         return int(np.prod(shape)) * self.tensors[name].item_bytes
 
     def scratch_bytes(self) -> int:
-        whole = SCRATCH_BYTES.get(self.part, 1024)
-        return whole
+        return SCRATCH_BYTES.get(self.part, 1024)
 
     def context(
         self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int, few_shapes: bool

@@ -37,6 +37,12 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 @pytest.fixture
+def folder(bundle: Bundle) -> Path:
+    """Its folder."""
+    return bundle.folder
+
+
+@pytest.fixture
 def full(tmp_path: Path) -> Bundle:
     """A bundle that says full size of itself, with the plan `turbo`; its files are those of the tiny bundle."""
     bundle = fakes.write_bundle(tmp_path / "full")

@@ -9,15 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import fakes
 from animegamer_rt.cli import main
 
 RT = [sys.executable, "-m", "animegamer_rt"]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
 
 
 def run(*command: str) -> tuple[int, str]:
@@ -135,6 +129,6 @@ def test_little_memory_is_no_traceback(mebibytes: int) -> None:
     assert "Traceback" not in done.stderr and done.returncode != 1
 
 
-def test_an_endless_file_of_instructions_is_refused(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["play", "--bundle", bundle, "--instructions", "/dev/zero"]) == 2
+def test_an_endless_file_of_instructions_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", "--bundle", str(folder), "--instructions", "/dev/zero"]) == 2
     assert "the instructions are too long" in capsys.readouterr().err

@@ -21,11 +21,6 @@ from animegamer_rt.cli import HELP, OWN, main
 from animegamer_rt.errors import BundleFileError
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
-
-
 def add_command(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint("extra", value, animegamer_rt.cli.COMMAND_GROUP)
     monkeypatch.setattr(animegamer_rt.cli, "entry_points", lambda group: [point])
@@ -145,8 +140,8 @@ def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
     assert "cannot be written" in (said := capsys.readouterr().err) and "--keys" in said
 
 
-def test_a_closed_pipe_ends_the_command_quietly(bundle: str) -> None:
-    command = [sys.executable, "-m", "animegamer_rt", "info", bundle]
+def test_a_closed_pipe_ends_the_command_quietly(folder: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "info", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.close()
@@ -191,7 +186,7 @@ def test_module_and_script_are_the_same_command() -> None:
     assert 'animegamer-rt = "animegamer_rt.__main__:main"' in project.read_text(encoding="utf-8")
 
 
-def test_a_game_plays_and_commands_help_where_only_cpu_is_installed(bundle: str, tmp_path: Path) -> None:
+def test_a_game_plays_and_commands_help_where_only_cpu_is_installed(folder: Path, tmp_path: Path) -> None:
     code = """
 import sys
 
@@ -208,7 +203,7 @@ sys.exit(main(["play", "--bundle", sys.argv[1], "--instructions", sys.argv[2], "
 """
     story = tmp_path / "story.txt"
     story.write_text("Mia waves.\n", encoding="utf-8")
-    command = [sys.executable, "-c", code, bundle, str(story), str(tmp_path / "game")]
+    command = [sys.executable, "-c", code, str(folder), str(story), str(tmp_path / "game")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -229,14 +224,14 @@ runpy.run_module("animegamer_rt", run_name="__main__")
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
-def test_bundle_is_explained_to_people_and_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", bundle]) == 0
+def test_bundle_is_explained_to_people_and_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(folder)]) == 0
     shown = capsys.readouterr().out
     for word in ("random weights", "17 frames of 24 x 16 pixels", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
         assert word in shown
-    assert main(["info", bundle, "--json"]) == 0
+    assert main(["info", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["folder"]) == ("tiny", bundle)
+    assert (told["name"], told["folder"]) == ("tiny", str(folder))
 
 
 def test_square_brackets_are_shown_and_not_obeyed(
@@ -280,14 +275,14 @@ def ran(tmp_path: Path) -> str:
     return (tmp_path / "RAN").read_text() if (tmp_path / "RAN").exists() else ""
 
 
-def test_bench_runs_none(command: list[str], bundle: str, stray: Path, tmp_path: Path) -> None:
-    options = ["bench", "run", "--bundle", bundle, "--turns", "1", "--results", str(tmp_path / "results")]
+def test_bench_runs_none(command: list[str], folder: Path, stray: Path, tmp_path: Path) -> None:
+    options = ["bench", "run", "--bundle", str(folder), "--turns", "1", "--results", str(tmp_path / "results")]
     done = subprocess.run([*command, *options], cwd=stray, capture_output=True, text=True)
     assert (done.returncode, done.stderr, ran(tmp_path)) == (0, "", "")
 
 
-def test_serve_and_its_worker_run_none(command: list[str], bundle: str, stray: Path, tmp_path: Path) -> None:
-    options = ["serve", "--bundle", bundle, "--state-dir", str(tmp_path / "state"), "--port", "0"]
+def test_serve_and_its_worker_run_none(command: list[str], folder: Path, stray: Path, tmp_path: Path) -> None:
+    options = ["serve", "--bundle", str(folder), "--state-dir", str(tmp_path / "state"), "--port", "0"]
     process = subprocess.Popen(
         [*command, *options, "--device", "simulated:0"], cwd=stray, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

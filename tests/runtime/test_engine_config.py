@@ -35,6 +35,7 @@ def test_another_process_gets_the_same_configuration() -> None:
         ({"device": "simulated:1e3"}, "unknown device"),
         ({"device": "cupu"}, "did you mean 'cpu'?"),
         ({"precision": "fp8"}, "can only be set for PyTorch; found --precision fp8 for cpu; expected torch or"),
+        ({"device": "cuda", "attention": "wgmma"}, "can only be set for PyTorch; found --attention wgmma for cuda;"),
         ({"device": "tensorrt", "threads": 2}, "can only be set for onnxruntime; found --threads 2 for tensorrt"),
         ({"threads": 0}, "--threads: out of range; found 0; expected 1 to 1024"),
     ],

@@ -12,16 +12,10 @@ from typing import Any
 
 import pytest
 
-import fakes
 from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.cli import main
 
 RECORD: dict[str, Any] = {"bundle": "tiny", "plan": "exact", "seed": 1}
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
 
 
 @pytest.fixture
@@ -58,22 +52,22 @@ def refused(capsys: pytest.CaptureFixture[str], *command: object) -> str:
     ids=lambda files: "+".join(files),
 )
 def test_a_game_is_not_written_among_files_that_are_not_a_games(
-    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str]
+    folder: Path, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str]
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name, text in files.items():
         (out / name).write_text(text)
     before = contents(out)
-    said = refused(capsys, "play", "--bundle", bundle, "--instructions", story, "--out", out)
+    said = refused(capsys, "play", "--bundle", folder, "--instructions", story, "--out", out)
     assert "--out" in said and str(out) in said
     assert contents(out) == before
 
 
 def test_an_earlier_game_stays_until_a_turn_of_the_new_one_is_whole(
-    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = ("play", "--bundle", bundle, "--instructions", story, "--out", str(tmp_path / "out"))
+    play = ("play", "--bundle", str(folder), "--instructions", story, "--out", str(tmp_path / "out"))
     assert main([*play, "--seed", "1"]) == 0
     before = contents(tmp_path / "out")
     capsys.readouterr()
@@ -90,17 +84,17 @@ def test_an_earlier_game_stays_until_a_turn_of_the_new_one_is_whole(
 
 
 def test_a_second_game_in_a_folder_is_refused_while_the_first_is_played(
-    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
     with lock_folder(tmp_path / "out"):
-        said = refused(capsys, "play", "--bundle", bundle, "--instructions", story, "--out", tmp_path / "out")
+        said = refused(capsys, "play", "--bundle", folder, "--instructions", story, "--out", tmp_path / "out")
     assert "another process is writing here" in said
     assert contents(tmp_path / "out") == {}
 
 
-def test_two_games_at_once_without_a_folder_get_one_each(bundle: str, story: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", bundle, "--instructions", story]
+def test_two_games_at_once_without_a_folder_get_one_each(folder: Path, story: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(folder), "--instructions", story]
     games = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(2)]
     assert [game.wait() for game in games] == [0, 0]
     for folder in ("game-001", "game-002"):
@@ -109,10 +103,10 @@ def test_two_games_at_once_without_a_folder_get_one_each(bundle: str, story: str
 
 @pytest.mark.parametrize("text", ["mine", "{}", '{"device": "cpu"}', "[1]"])
 def test_a_report_replaces_a_report_alone(
-    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (tmp_path / "mine.json").write_text(text)
-    assert "mine.json" in refused(capsys, "selftest", "--out", tmp_path / "mine.json", "--bundle", bundle)
+    assert "mine.json" in refused(capsys, "selftest", "--out", tmp_path / "mine.json", "--bundle", folder)
     assert (tmp_path / "mine.json").read_text() == text
 
 

@@ -12,26 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fake_device import FakeDevice
+from fake_device import FakeDevice, with_engines
 from own_parts import OWN, add_plan
 
 import animegamer_rt
 import fakes
+from animegamer_rt import Player
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.tensorrt import loader as tensorrt
-from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_name
+from animegamer_rt.backends.tensorrt.engine_id import engine_graphs
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
-from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.roles import VAE
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, BundleFormatError, PlanError
-from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
 
 POCKET = Path(open_bundle("pocket").folder)
 
@@ -57,9 +54,7 @@ def pocket(tmp_path: Path) -> Bundle:
 
 
 def frames(bundle: Bundle, engines: Engines, plan: str) -> Frames:
-    session = Session.start(bundle, 7)
-    events = Pipeline.open(bundle, engines, plan).run_turn(session, Instruction("Tofi waves."))
-    return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
+    return Player(bundle, engines, plan=plan).start(seed=7).turn("Tofi waves.").frames
 
 
 def played(bundle: Bundle, config: EngineConfig, plan: str) -> Frames:
@@ -87,28 +82,16 @@ def test_a_plan_is_played_by_its_own_denoiser_and_vae(tiny: Bundle) -> None:
 
 def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> None:
     bundle = add_plan(tiny, changed=True)
-    (bundle.folder / "engines").mkdir()
-    built_for, engines = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}, {}
-
-    def build(graphs: list[str]) -> Bundle:
-        for graph in graphs:
-            name = engine_name(graph, "sm89", "tensorrt_rtx")
-            (bundle.folder / f"engines/{name}.engine").write_bytes(graph.encode())
-            engines[name] = Engine(f"engines/{name}.engine", built_for, bundle.part_sha256(graph))
-        return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
     def opened(bundle: Bundle, plan: str) -> Engines:
-        parts, most = bundle.parts_of(plan), {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226}
-        most |= {"cached_tokens": 1600, "longer": 1624, "channels": 4, "rows_count": 2}
-        config = EngineConfig("tensorrt")
-        engines = tensorrt.load(bundle, config, parts, device=FakeDevice(most), tell=lambda _: None)
-        return replace(engines, parts=parts)
+        parts, config = bundle.parts_of(plan), EngineConfig("tensorrt")
+        return replace(tensorrt.load(bundle, config, parts, device=FakeDevice(), tell=lambda _: None), parts=parts)
 
     own = [graph for graph in engine_graphs(bundle) if "_x" in graph]
-    built = build([graph for graph in engine_graphs(bundle) if graph not in own])
+    built = with_engines(bundle, [graph for graph in engine_graphs(bundle) if graph not in own])
     with pytest.raises(BackendError, match="no engine of denoiser_x for sm89"):
         opened(built, "x")
-    built = build(own)
+    built = with_engines(built, own)
     for plan in ("x", "balanced"):
         assert np.array_equal(frames(built, opened(built, plan), plan), played(built, EngineConfig(), plan))
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from live_server import LiveServer, frames, refusal
 from project import ROOT
 
@@ -16,11 +15,6 @@ import fakes
 from animegamer_rt.errors import TRY_AGAIN
 
 WINDOWS = f"sys.path.insert(0, {str(Path(fakes.__file__).parent)!r})\nimport fake_windows\nfake_windows.become()\n"
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
 
 
 def run(module: str, *arguments: str, says: str) -> str:
@@ -32,17 +26,17 @@ def run(module: str, *arguments: str, says: str) -> str:
 
 
 def test_a_server_plays_exports_shares_its_folder_with_none_and_ends_with_its_program(
-    bundle: Path, tmp_path: Path
+    folder: Path, tmp_path: Path
 ) -> None:
     program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     state, options = tmp_path / "state", ("--parent", str(program.pid))
-    with LiveServer(bundle, state, *options, device="simulated:0", code=WINDOWS) as server:
+    with LiveServer(folder, state, *options, device="simulated:0", code=WINDOWS) as server:
         with server.ready().client() as player:
             game = player.open()
             assert frames(player.play(game))
             exported = player.rest(player.send("export", {"token": game.token}, session=game.session))[-1]
             assert (Path(exported.fields["folder"]) / "turn-001.mp4").stat().st_size > 100
-        code, said = refusal(bundle, state, code=WINDOWS)
+        code, said = refusal(folder, state, code=WINDOWS)
         assert code == TRY_AGAIN and "another server" in said
         program.kill()
         program.communicate()
@@ -50,12 +44,12 @@ def test_a_server_plays_exports_shares_its_folder_with_none_and_ends_with_its_pr
 
 
 def test_games_are_written_by_play_and_by_the_client_no_lock_is_left_and_ctrl_break_ends_the_server(
-    bundle: Path, tmp_path: Path
+    folder: Path, tmp_path: Path
 ) -> None:
     story, mine, theirs = "Mia waves.\nTobo runs.\n", tmp_path / "mine", tmp_path / "theirs"
-    options = ("--bundle", str(bundle), "--device", "simulated:0", "--out", str(mine))
+    options = ("--bundle", str(folder), "--device", "simulated:0", "--out", str(mine))
     run("animegamer_rt.cli", "play", *options, says=story)
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=WINDOWS) as server:
+    with LiveServer(folder, tmp_path / "state", device="simulated:0", code=WINDOWS) as server:
         address = f"tcp://127.0.0.1:{server.ready().port}"
         run("animegamer_client.__main__", "play", address, "--out", str(theirs), says=story)
         assert server.end(signal.SIGUSR1) == 0, "its SIGBREAK"

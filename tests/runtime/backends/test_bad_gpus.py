@@ -61,18 +61,13 @@ BAD = {
 }
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
-
-
 @pytest.mark.parametrize(("machine", "said", "what", "finding"), BAD.values(), ids=BAD)
 def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
     machine: Machine,
     said: str,
     what: str,
     finding: str,
-    bundle: Path,
+    folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -84,10 +79,10 @@ def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
         raise AssertionError("a weight was read")
 
     monkeypatch.setattr(loader, "load_models", read)
-    assert play(bundle, tmp_path) == 2
+    assert play(folder, tmp_path) == 2
     sentences = capsys.readouterr().err.splitlines()
     assert len(sentences) == 1 and re.search(said, sentences[0]), sentences
-    found = doctors_findings(bundle, capsys)
+    found = doctors_findings(folder, capsys)
     if what:
         assert finding in found[what]["found"]
         assert found[what]["state"] == ("ok" if finding.startswith("0.0 of") else "limited")
@@ -108,7 +103,7 @@ def test_doctor_names_kernels_of_another_cuda_or_gpu(
     library: object,
     said: str,
     do: str,
-    bundle: Path,
+    folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -118,18 +113,18 @@ def test_doctor_names_kernels_of_another_cuda_or_gpu(
     monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "kernels.so"))
     if library is not None:
         monkeypatch.setattr(machine_checks, "open_library", lambda: library)
-    found = doctors_findings(bundle, capsys)["kernels"]
+    found = doctors_findings(folder, capsys)["kernels"]
     assert found["state"] == "limited" and said in found["found"] and do in found["do"]
 
 
-def play(bundle: Path, folder: Path) -> int:
-    (folder / "story.txt").write_text("Mia waves.\nTobo runs.\nMia sleeps.\n", encoding="utf-8")
-    given = ["--instructions", str(folder / "story.txt"), "--out", str(folder / "out")]
-    return main(["play", "--bundle", str(bundle), "--device", "torch", *given])
+def play(folder: Path, place: Path) -> int:
+    (place / "story.txt").write_text("Mia waves.\nTobo runs.\nMia sleeps.\n", encoding="utf-8")
+    given = ["--instructions", str(place / "story.txt"), "--out", str(place / "out")]
+    return main(["play", "--bundle", str(folder), "--device", "torch", *given])
 
 
-def doctors_findings(bundle: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
-    main(["doctor", "--bundle", str(bundle), "--json"])
+def doctors_findings(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    main(["doctor", "--bundle", str(folder), "--json"])
     return {found["what"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
 
 
@@ -152,11 +147,11 @@ class LeavingDenoiser(fakes.FakeDenoiser):
 
 
 def test_gpu_that_leaves_in_a_turn_costs_that_turn_alone(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Machine().install(monkeypatch, tmp_path)
     monkeypatch.setattr(command, "open_engines", lambda *given: fakes.fake_engines(denoiser=LeavingDenoiser()))
-    assert play(bundle, tmp_path) == 2
+    assert play(folder, tmp_path) == 2
     *_, sentence = capsys.readouterr().err.splitlines()
     assert "this process has lost the GPU; found CUDA error: number 100; restart the program" in sentence
     game = json.loads((tmp_path / "out" / "game.json").read_text(encoding="utf-8"))

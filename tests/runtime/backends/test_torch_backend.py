@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -123,15 +122,6 @@ def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
         torch_backend.load(quantised, EngineConfig("torch-cpu"))
 
 
-def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("animegamer_rt.backends.torch.loader")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr("animegamer_rt.backends.torch.loader")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(BackendError, match=r"PyTorch is not installed; run: pip install 'torch>=2\.9'"):
-        registry.open_engines(bundle, EngineConfig("torch-cpu"))
-
-
 COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
     "bench run": (["--results", "{folder}"], "animegamer_bench.run"),
@@ -157,23 +147,6 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     chosen = ["--device", "torch-cpu", "--precision", "fp16", "--attention", "wgmma"]
     assert cli.main([*name.split(), *words, *chosen]) == 2
     assert f"opened {EngineConfig('torch-cpu', 'fp16', 'wgmma')}" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["serve", "--device", "simulated:1", "--precision", "fp16"],
-        ["selftest", "--device", "cuda", "--attention", "wgmma"],
-    ],
-    ids=lambda command: f"{command[0]}{command[-2]}",
-)
-def test_precision_and_attention_are_refused_by_backends_without_them(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(command) == 2
-    said = capsys.readouterr().err
-    assert f"can only be set for PyTorch; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
 
 
 def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(

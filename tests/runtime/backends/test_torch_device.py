@@ -43,9 +43,9 @@ _setup_privateuseone_for_python_backend("elsewhere")
 torch.get_device_module("elsewhere").get_amp_supported_dtype = lambda: [torch.bfloat16]
 ELSEWHERE = torch.device("elsewhere", 0)
 GEOMETRY = Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128)
-PREDICTOR = PredictorSize(128, 2, 2, 1, 256, 400, 128)
-DENOISER = DenoiserSize(128, 2, 2, 64, 4, 6)
-VAE = VaeSize(32, norm_groups=8, res_blocks=1)
+PREDICTOR = PredictorSize(128, 1, 2, 1, 256, 400, 128)
+DENOISER = DenoiserSize(128, 1, 2, 64, 4, 6)
+VAE = VaeSize(32, norm_groups=8, res_blocks=0)
 PLAN = build_plan(even_timesteps(3), branches=["pair", "reuse", "conditional"])
 
 

@@ -9,32 +9,21 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_parts import (
-    DENOISER,
-    PLAN,
-    SHAPE,
-    Turn,
-    answers,
-    engines,
-    frames,
-    networks,
-    noise,
-    prompt,
-    reference,
-    small_vae,
-)
+from torch_parts import PLAN, SHAPE, Turn, answers, engines, frames, networks, noise, prompt, reference, small_vae
 from torch_tape import TapeDevice
 
 from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_rt.backends.interface import Engines, StateSlots
-from animegamer_rt.backends.torch.device import GraphCache
+from animegamer_rt.backends.torch.device import GraphCache, TorchDevice
 from animegamer_rt.backends.torch.loader import cast_for_inference
+from animegamer_rt.backends.torch.noise import Philox
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchify
 from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode
 from animegamer_rt.errors import BackendError, UnusableOutputError
+from animegamer_rt.noise import Noise, load_table
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import Prompt
 
@@ -87,7 +76,7 @@ def test_timesteps_and_guidance_stay_float32_in_half_precision() -> None:
         expected = Transformer(exact, torch.float32).modulations(*given)
     assert 0 < float(((found - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-2
     # So is the difference of guidance.
-    assert unpatchify(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), DENOISER).dtype == torch.float32
+    assert unpatchify(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), exact.size).dtype == torch.float32
 
 
 def test_steps_that_cannot_be_are_refused() -> None:
@@ -250,3 +239,14 @@ def test_choice_among_lost_logits_is_none() -> None:
     with torch.no_grad():
         part.predictor.network.head.weight[SLOTS.options[2]] = torch.nan  # type: ignore[attr-defined]
     assert np.isnan(choose(SLOTS, 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("seed", "turn", "first", "draws", "count"),
+    [(7, 1, 3, 1, 432_000), (2**127 + 3, 2**40, 1, 7, 17_281), (2**128 - 1, 2, 0, 4, 33), (7, 1, 50, 0, 40)],
+)
+def test_integers_of_pytorch_give_the_bits_of_numpy(seed: int, turn: int, first: int, draws: int, count: int) -> None:
+    given = Noise(seed, turn, first, np.linspace(-1.3, 0.9, 7, dtype=np.float32)[:draws], (count,))
+    key, table = torch.from_numpy(given.key.view(np.int64)), torch.tensor(load_table())
+    found = Philox(TorchDevice()).sum_draws(key, table, first, given.weights.tolist(), count)
+    np.testing.assert_array_equal(found.numpy(), given.array())

@@ -12,13 +12,7 @@ from typing import Any
 import onnx
 import pytest
 
-import fakes
 from animegamer_rt.cli import main
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return fakes.write_bundle(tmp_path / "tiny").folder
 
 
 def rewrite(folder: Path, place: str, value: Any) -> None:

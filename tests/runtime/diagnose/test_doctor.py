@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import av
 import pytest
+from fake_device import with_engines
 from fake_nvml import FakeNvml
 
-from animegamer_rt.backends.tensorrt.engine_id import RTX, engine_name
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.roles import PLAY_GRAPHS
-from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.doctor import run_checks
@@ -57,18 +54,6 @@ def put_card(monkeypatch: pytest.MonkeyPatch, total_mib: int = 12282) -> None:
 def found(bundle: Bundle, what: str) -> CheckResult:
     (finding,) = (finding for finding in run_checks(str(bundle.folder)) if finding.what == what)
     return finding
-
-
-def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> Bundle:
-    """The bundle with an engine of every part for sm89, built from its files or from others."""
-    (bundle.folder / "engines").mkdir()
-    engines = {}
-    for part in PLAY_GRAPHS:
-        name = engine_name(part, "sm89", RTX)
-        (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
-        built_for = {"library": RTX, "arch": "sm89", "version": version}
-        engines[name] = Engine(f"engines/{name}.engine", built_for, sources or bundle.part_sha256(part))
-    return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -227,10 +212,10 @@ def test_a_mixed_onnxruntime_is_named_with_the_command_that_repairs_it(
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize(("sources", "state"), [("", "ok"), ("0" * 64, "limited")])
 def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: str, state: str) -> None:
-    finding = found(with_engines(bundle, sources), "engines")
+    finding = found(with_engines(bundle, sources=sources), "engines")
     assert finding.state == state
     if state == "ok":
-        assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1"
+        assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1.116"
     else:
         for part in PLAY_GRAPHS:
             assert f"{part}: the engine was built from other weights" in finding.found
