@@ -154,7 +154,7 @@ def test_no_turn_is_drawn_of_what_it_cannot_read(reader: InstructionReader, text
 def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:
     from animegamer_rt.video import write_png
 
-    with animegamer_rt.open("pocket", plan="fast") as player:
+    with animegamer_rt.open("pocket", plan="turbo", threads=1) as player:
         clip = player.start(seed=5).turn("Zelki in a raincoat walks in the snowfield at night")
         write_png(tmp_path / "start.png", np.asarray(clip.frames[0]))
         game = player.start(seed=6, image=tmp_path / "start.png", motion="walk")
@@ -178,7 +178,7 @@ def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
     }
     nobody = {"a corner": shown[:16, :16], "white": np.full_like(shown, 255), "clear": np.dstack([shown, 0 * opaque])}
     start = tmp_path / "start.png"
-    with animegamer_rt.open("pocket", plan="fast") as player:
+    with animegamer_rt.open("pocket", plan="turbo", threads=1) as player:
 
         def understood(picture: np.ndarray) -> Understood:
             cv2.imwrite(str(start), picture[..., [2, 1, 0, 3][: picture.shape[2]]] if picture.ndim == 3 else picture)

@@ -19,6 +19,7 @@ import pytest
 from project import ROOT
 
 import animegamer_rt
+import fakes
 from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import build
 from animegamer_rt.backends import registry
@@ -47,15 +48,18 @@ def test_a_turn_of_the_typed_graphs_is_the_parts_turn(bundle: Bundle, monkeypatc
 
     def on_cpu(path: Path, provider: object) -> onnxruntime.InferenceSession:
         asked.append(path.name)
-        return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
     monkeypatch.setattr(libraries, "RTX_PLUGIN", "onnxruntime")
     monkeypatch.setattr(rtx, "card", lambda: None)
     monkeypatch.setattr(rtx, "open_session", on_cpu)
     monkeypatch.setattr(loader, "Part", lambda session, device: engines.Part(session, "cpu"))
     clips = []
-    for device in ("cpu-fp32", "rtx"):
-        with animegamer_rt.open(bundle, device=device, plan="fast") as player:
+    for device, threads in (("cpu-fp32", 1), ("rtx", None)):
+        with animegamer_rt.open(bundle, device=device, plan="fast", threads=threads) as player:
+            player.pipeline.denoiser._plan = fakes.plan_with_reuse(3)
             game = player.start(seed=7)
             clips.append([game.turn("Tofi waves in the meadow."), game.turn("Bixo runs in the city.")])
     assert sorted(asked) == [

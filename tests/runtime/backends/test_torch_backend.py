@@ -48,7 +48,7 @@ def bundle() -> Bundle:
 def both(bundle: Bundle) -> tuple[Engines, Engines]:
     """PyTorch's engines and onnxruntime's."""
     return registry.open_engines(bundle, EngineConfig("torch-cpu")), registry.open_engines(
-        bundle, EngineConfig("cpu-fp32")
+        bundle, EngineConfig("cpu-fp32", threads=1)
     )
 
 

@@ -19,6 +19,8 @@ from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.diagnose.machine_checks import CheckResult
+from animegamer_rt.errors import BackendError
+from animegamer_rt.profiling import host_memory
 from animegamer_rt.profiling.nvml import Gpu
 
 
@@ -238,3 +240,19 @@ def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
     finding = found(bundle, "disk")
     assert finding.state == "limited" and finding.found.startswith("15.0 GB free") and "free disk space" in finding.do
     assert "a bundle of this size takes 18.0 GB" in finding.found
+
+
+GIB = 2**30
+
+
+def test_a_machine_that_is_too_small_is_told_what_plays_there(full: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_memory, "machine_bytes", lambda: (16 * GIB, 16 * GIB))
+    host_memory.check(full, "torch-cpu", "bf16")
+    for device in ("cpu", "torch-cpu"):
+        with pytest.raises(BackendError, match="--device torch-cpu --precision bf16"):
+            host_memory.check(full, device)
+    found = next(check for check in run_checks(str(full.folder)) if check.what == "host memory")
+    assert found.state == "ok"  # the files are those of a tiny bundle
+    monkeypatch.setattr(host_memory, "machine_bytes", lambda: (GIB, 2 * GIB))
+    with pytest.raises(BackendError, match="lower precision, or a machine with more memory"):
+        host_memory.check(full, "torch-cpu", "bf16")

@@ -1,9 +1,16 @@
-"""Words of an instruction, and what a vocabulary puts right in them."""
+"""Words of an instruction, what a vocabulary puts right in them, and the phrases of a language file."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from animegamer_rt.bundle.language_file import read_language
+from animegamer_rt.errors import BundleFileError
+from animegamer_rt.language.phrases import Language, LanguageFile
 from animegamer_rt.language.words import Vocabulary, split_words
 
 
@@ -30,3 +37,38 @@ def test_a_contraction_that_is_not_known_is_spelt_out() -> None:
     spelt = "the fox is up , she is in , he's in , they will go , mia's hat , o'clock"
     vocabulary = Vocabulary({"fox", "she", "he", "he's", "they", "o"})
     assert vocabulary.spelt_out(split_words(said), {"s": "is", "ll": "will"}) == spelt.split()
+
+
+GERMAN = LanguageFile(phrases={"nothing_changes": "nichts ändert sich", "cut": "nur {value} Wörter"})
+
+
+def test_phrases_are_those_of_the_file_in_any_language() -> None:
+    language = Language(GERMAN)
+    assert language.say("nothing_changes") == "nichts ändert sich" and language.say("cut", value="2") == "nur 2 Wörter"
+
+
+def test_without_a_file_nothing_is_said_but_captions() -> None:
+    language = Language()
+    assert language.say("nothing_changes") == "" and language.said("walk") == "walk"
+    assert language.say("dressed", name="Mia", clothes="a raincoat") == "Mia in a raincoat"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"phrase": {}}, "unknown key 'phrase'.*did you mean 'phrases'"),
+        ({"endings": {"s": 1}}, "endings: s: wrong type of value"),
+        ({"phrases": {"hello": ""}}, "phrases: hello: unknown key"),
+        ({"phrases": {"cut": "{value.__class__}"}}, r"phrases: cut: .*'value.__class__'"),
+        ({"phrases": {"cut": "{value:>999999999}"}}, r"phrases: cut: .*'value:>999999999'"),
+        ({"phrases": {"cut": "{"}}, "phrases: cut: invalid phrase"),
+        ([], "not a table of settings"),
+    ],
+)
+def test_a_file_that_is_not_sound_is_refused_with_file_key_and_reason(
+    tmp_path: Path, content: Any, reason: str
+) -> None:
+    path = tmp_path / "language.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(BundleFileError, match=rf"language\.json: the language file cannot be used.*{reason}"):
+        read_language(path)

@@ -61,7 +61,7 @@ def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
     drawing = tmp_path / "drawing.png"
     with Image.open(Path(__file__).parents[3] / "docs" / "game.gif") as turns:
         turns.convert("RGB").crop((0, 0, 432, 288)).save(drawing)  # without the text below the picture
-    options = ["--plan", "fast", "--image", str(drawing), "--motion", "gently wave"]
+    options = ["--plan", "turbo", "--threads", "1", "--image", str(drawing), "--motion", "gently wave"]
     code, _ = play(Path("pocket"), tmp_path / "out", *options)
     said = capsys.readouterr().out
     assert (

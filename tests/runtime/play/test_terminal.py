@@ -1,8 +1,9 @@
-"""A game on a terminal: a real process behind a real pseudo-terminal."""
+"""A game on a terminal: a real process behind a real pseudo-terminal, and terminals that lack colours or letters."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -14,9 +15,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 import fakes
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.events import FrameReady, StageSeconds, StatePredicted
+from animegamer_rt.play.terminal import Terminal
+from animegamer_rt.state.game import CharacterState, GameState
 
 SECONDS = 120  # a busy machine takes its time to start Python
 
@@ -144,3 +151,60 @@ def test_an_interrupt_while_the_clip_is_shown_goes_on_to_the_next_turn(tmp_path:
         os.killpg(player.process.pid, signal.SIGINT)
         shown = player.read_until("turn 2 > ")
         assert "mine/turn-001.mp4" in shown and "stopped" not in shown
+
+
+FRAMES = np.zeros((2, 16, 24, 3), np.uint8)
+
+
+class Screen:
+    """A terminal that keeps what it was shown."""
+
+    def __init__(self, encoding: str = "utf-8", no_color: bool = False) -> None:
+        self._kept = io.BytesIO()
+        self._file = io.TextIOWrapper(self._kept, encoding=encoding, errors="replace")
+        self.console = Console(
+            file=self._file, force_terminal=True, color_system="truecolor", no_color=no_color, width=100, soft_wrap=True
+        )
+
+    @property
+    def text(self) -> str:
+        self._file.flush()
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._kept.getvalue().decode(self._file.encoding))
+
+
+def finish_turn(terminal: Terminal) -> None:
+    with terminal.turn():
+        for index, frame in enumerate(FRAMES):
+            terminal.show(FrameReady(session="game", turn=1, sequence=index, index=index, frame=frame))
+    seconds = StageSeconds(predictor=0.1, denoiser=2.0, vae=0.5, total=2.6)
+    terminal.finished(Path("turn-001.mp4"), seconds, playback_seconds=0.01)
+
+
+@pytest.mark.parametrize(
+    ("screen", "pictures"),
+    [(Screen(), True), (Screen(no_color=True), False), (Screen("latin-1"), False)],
+    ids=["all", "no colours", "latin-1"],
+)
+def test_clips_are_shown_only_where_colours_and_blocks_are(bundle: Bundle, screen: Screen, pictures: bool) -> None:
+    finish_turn(Terminal(bundle, preview=True, console=screen.console))
+    assert ("▀" in screen.text) == pictures
+    assert "?" not in screen.text and "turn-001.mp4" in screen.text
+
+
+@pytest.mark.parametrize(("encoding", "bar"), [("utf-8", "█" * 5 + "░" * 15), ("ascii", "#" * 5 + "." * 15)])
+def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encoding: str, bar: str) -> None:
+    screen = Screen(encoding)
+    state = CharacterState(stamina=25)
+    event = StatePredicted(
+        session="game",
+        turn=1,
+        sequence=0,
+        game_state=GameState(motion_level=1, social=0, entertainment=0, stamina=0),
+        character=state,
+        shown=state,
+        motion_scope=0.0,
+        history_turns=0,
+        shot=np.zeros((226, 4), np.float32),
+    )
+    Terminal(bundle, preview=False, console=screen.console).show(event)
+    assert bar in screen.text and "?" not in screen.text

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq.auth
 
+import fakes
 from animegamer_rt.arguments import Parser
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
@@ -188,3 +190,19 @@ def test_a_device_whose_library_is_missing_is_refused_before_anything_starts(
     error = capsys.readouterr().err
     assert re.match(f"error: .*{said}", error) and error.count("\n") == 1
     assert not state.exists()
+
+
+@pytest.mark.parametrize("key", ["0" * 39, "~" * 40, "#" * 40, ""])
+@pytest.mark.parametrize("name", ["server.key_secret", "mia.key"])
+def test_a_damaged_key_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, key: str) -> None:
+    for owner, folder in (("server", "keys"), ("mia", "players")):
+        assert main(["keys", "new", owner, "--keys", str(tmp_path / folder)]) == 0
+    path = tmp_path / ("keys" if name.startswith("server") else "players") / name
+    public = zmq.auth.load_certificate(path)[0].decode()
+    path.write_text(path.read_text().replace(public, key))
+    bundle = fakes.write_bundle(tmp_path / "tiny").folder
+    folders = ["--keys", str(tmp_path / "keys"), "--authorized-keys", str(tmp_path / "players")]
+    served = ["serve", "--bundle", str(bundle), "--host", "0.0.0.0", "--state-dir", str(tmp_path / "state")]
+    capsys.readouterr()
+    assert main([*served, "--device", "simulated:0", "--port", "0", *folders]) == 2
+    assert name in capsys.readouterr().err

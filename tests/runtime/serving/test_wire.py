@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from typing import Any
 
@@ -94,3 +96,9 @@ def test_a_client_is_told_what_is_wrong_and_no_path(tmp_path: Any) -> None:
     assert client_text(error) == "manifest.json: sizes of vae: not a table; found x.onnx"
     for text in ("tcp://127.0.0.1:5570", "3/4 of it, and/or more", "1.2 MiB/s", "ask http://example.org/a/b"):
         assert without_folders(text) == text
+
+
+def test_the_made_parts_are_current() -> None:
+    command = [sys.executable, str(golden.ROOT / "client" / "vectors" / "make.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert found.returncode == 0, found.stderr

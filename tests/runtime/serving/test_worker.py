@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zmq
+from PIL import Image
 from planted import FRAME, plant
 from worker_client import Game, WorkerClient, content, of_type, pictures, running
 
@@ -25,6 +28,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire.codec import SERVER_LIMITS, decode, encode
 from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
+from animegamer_rt.serving.worker.encoders import Frame, JpegEncoder
 from animegamer_rt.serving.worker.loop import Worker
 
 SEED, WINDOW = 7, 2
@@ -216,3 +220,37 @@ def test_a_worker_that_cannot_open_its_bundle_says_so_in_one_line(
         command = ["--server", "tcp://127.0.0.1:1", "--bundle", str(bundle.folder), "--plan", "exakt"]
         assert worker_main.main(command) == 2
     assert "has no plan 'exakt'" in caplog.text and caplog.text.count("\n") == 1
+
+
+HEIGHT, WIDTH = 96, 144
+
+
+def frame(shift: int = 0) -> Frame:
+    """A smooth sky, a flat red square and a sharp blue bar: what a cartoon is made of."""
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    picture = np.stack([100 + rows / 2, 140 + columns / 3, 230 - rows / 2], -1).astype(np.uint8)
+    picture[20:50, 30 + shift : 70 + shift] = (250, 40, 30)
+    picture[70:74] = (20, 30, 200)
+    return picture
+
+
+def psnr_db(one: Frame, other: Frame) -> float:
+    return float(10 * np.log10(255**2 / np.mean((one.astype(float) - other.astype(float)) ** 2)))
+
+
+def decoded(jpeg: bytes) -> Frame:
+    with Image.open(io.BytesIO(jpeg)) as picture:
+        assert (picture.format, picture.mode) == ("JPEG", "RGB")
+        return np.asarray(picture)
+
+
+def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
+    jpegs = [JpegEncoder(HEIGHT, WIDTH, quality).encode(frame()) for quality in (1, 50, 90, 100)]
+    assert sorted(map(len, jpegs)) == list(map(len, jpegs))
+    nearness = [psnr_db(decoded(jpeg), frame()) for jpeg in jpegs]
+    assert sorted(nearness) == nearness
+    assert all(found > least for found, least in zip(nearness, (26, 32, 38, 42), strict=True))
+    encoder = JpegEncoder(15, 23, 90)
+    pictures = [np.full((15, 23, 3), grey, np.uint8) for grey in (90, 200)]
+    for picture in pictures:  # of any size, and each is a file of its own
+        assert np.abs(decoded(encoder.encode(picture)).astype(int) - picture).max() <= 3

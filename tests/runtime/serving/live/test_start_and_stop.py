@@ -1,14 +1,21 @@
-"""The server starts or says what to do about it, ends without cutting a turn short, and leaves nothing behind."""
+"""The server starts or says what to do about it, ends without cutting a turn short, and leaves nothing behind: for
+people, for systemd, and for a program that started it."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_server import LiveServer, error_code, frames, gone, refusal, until_timeout
+import zmq
+from live_server import TIMEOUT_S, LiveServer, RawClient, error_code, frames, gone, refusal, until_timeout
 
 from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.curve_keys import load, new
@@ -174,3 +181,176 @@ def test_a_disk_that_is_full_at_the_start_may_have_room_later(
     monkeypatch.setattr(database, "SCRIPTS", (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),))
     code, said = refusal(bundle, tmp_path / "state")
     assert code == TRY_AGAIN and "the disk is full" in said and "free disk space" in said and "Traceback" not in said
+
+
+WATCHDOG_US = "400000"
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The service manager's socket; a server that is started now tells it."""
+    name = str(tmp_path / "notify") if request.param == "path" else f"@animegamer-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(name.replace("@", "\0"))
+        channel.settimeout(TIMEOUT_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        monkeypatch.setenv("WATCHDOG_USEC", WATCHDOG_US)
+        yield channel
+
+
+def until(channel: socket.socket, state: str) -> list[str]:
+    """What the server tells, up to a state; fails the test when it never comes."""
+    told: list[str] = []
+    while not told or told[-1] != state:
+        told.append(channel.recv(100).decode())
+    return told
+
+
+def test_ready_comes_after_the_warm_up_and_stopping_before_the_end(
+    bundle: Path, tmp_path: Path, manager: socket.socket
+) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.3") as server:
+        assert set(until(manager, "READY=1")) <= {"WATCHDOG=1", "READY=1"}
+        assert server.ready().status()["state"] == "ready"
+        until(manager, "WATCHDOG=1")
+        assert server.end(signal.SIGTERM) == 0
+        until(manager, "STOPPING=1")
+
+
+@pytest.mark.parametrize("manager", ["path"], indirect=True)
+def test_the_watchdog_is_not_fed_while_a_turn_stands_still(
+    bundle: Path, tmp_path: Path, manager: socket.socket
+) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server, server.ready().client() as player:
+        turn = player.begin(player.open())
+        player.until(turn, "state")
+        worker = server.status()["worker"]["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        manager.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            while True:
+                manager.recv(100)
+        assert server.status()["running"] == 1, "the server itself still answers"
+        os.kill(worker, signal.SIGCONT)
+        manager.settimeout(TIMEOUT_S)
+        until(manager, "WATCHDOG=1")
+        assert player.rest(turn)[-1].type == "done"
+
+
+def test_the_log_tells_what_became_of_each_turn(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5") as server:
+        with server.ready().client() as player:
+            game = player.open()
+            seconds = player.play(game)[-1].fields["seconds"]["total"]
+            assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
+        assert server.end() == 0
+        server.process.wait()
+    done, lost = [line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line]
+    assert done == f"INFO turn done (session {game.session}, turn 1, seconds {round(seconds, 3)})"
+    assert lost == f"WARNING turn failed: deadline (session {game.session}, turn 2)"
+
+
+LOW_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 160))"
+
+
+def test_a_server_ends_with_its_program_once_the_running_turn_is_done(bundle: Path, tmp_path: Path) -> None:
+    program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    limits = ("--parent", str(program.pid))
+    try:
+        with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:1") as server:
+            with server.ready().client() as player:
+                worker = server.status()["worker"]["pid"]
+                turn = player.begin(player.open())
+                events = player.until(turn, "state")
+                program.kill()  # and nobody asks for its exit code yet
+                assert frames([*events, *player.rest(turn)])
+            assert server.process.wait(60) == 0
+            for _ in until_timeout():
+                if gone(worker):
+                    break
+            else:
+                raise AssertionError("the worker still runs")
+    finally:
+        program.kill()
+        program.communicate()
+    code, said = refusal(bundle, tmp_path / "other", "--parent", str(program.pid))
+    assert code == 2 and "--parent" in said and "Traceback" not in said
+
+
+def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state") as server:
+        server.listening()
+        for _ in until_timeout():
+            lines = [line for line in server.said if line.startswith("{")]
+            if lines:
+                break
+        place = json.loads(lines[0])
+        assert place["port"] == server.port and place["control_port"] == server.port + 1
+        assert place["address"] == f"tcp://127.0.0.1:{server.port}" and place["pid"] == server.process.pid
+        assert place["metrics"].startswith("http://127.0.0.1:")
+        code, said = refusal(bundle, tmp_path / "other", "--port", str(server.port))
+        assert code == TRY_AGAIN and f"port {server.port}" in said
+        code, said = refusal(bundle, tmp_path / "state")
+        assert code == TRY_AGAIN and "another server" in said
+
+
+def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=LOW_LIMIT) as server:
+        with server.ready().client() as early:
+            game = early.open()
+            limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+            assert [line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files")] == [
+                ["160", "160"]
+            ]
+            with zmq.Context() as context:
+                silent = [context.socket(zmq.DEALER) for _ in range(250)]  # their handshakes end, then nothing comes
+                for number, stranger in enumerate(silent):
+                    stranger.linger, stranger.reconnect_ivl = 0, -1
+                    stranger.connect(f"tcp://127.0.0.1:{server.port + number % 2}")
+                os.kill(server.status()["worker"]["pid"], signal.SIGKILL)
+                for _ in until_timeout():
+                    with RawClient(server.port) as asking:
+                        asking.send("status", control=True)
+                        if not asking.control.poll(2000):  # a stranger who came later has its place: ask again
+                            continue
+                        status = asking.receive(control=True).fields
+                    if status["worker"]["restarts"] == 1 and status["state"] == "ready":
+                        break
+                with server.client() as late:
+                    assert frames(late.play(late.open()))
+                assert frames(early.play(game)), "who was there before is still there"
+                open_files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+                assert open_files < 160
+                context.destroy(linger=0)
+
+
+def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_path: Path) -> None:
+    """As a game may start the server: with a pipe for stderr that it never looks at."""
+    arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0"]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"\n" * 4096)
+    os.set_blocking(writing, True)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, text=True, cwd=tmp_path)
+    os.close(writing)
+    try:
+        assert server.stdout is not None
+        port = json.loads(server.stdout.readline())["port"]
+        assert server.stdout.readline().startswith("ready")
+        with RawClient(port) as player:
+            player.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
+            game = player.open()
+            assert frames(player.play(game))
+            os.read(reading, 1 << 20)  # now somebody reads
+            assert frames(player.play(game))
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(TIMEOUT_S) == 0
+        with os.fdopen(reading, errors="replace") as log:
+            said = log.read()
+        assert "turn 2" in said and "earlier lines were dropped because nobody read them]" in said
+    finally:
+        server.kill()
+        server.communicate()
