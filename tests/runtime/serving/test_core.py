@@ -313,6 +313,10 @@ def test_a_ready_turn_that_ends_in_an_error_ends_there(store: Store, tmp_path: P
     play_ahead(server)
     asked = game.turn("Mia runs. fail: deadline")
     assert game.client.kinds(asked) == ["accepted", "state", "deadline"] and game.turns == 1
+    real = SimulatedServer(store, tmp_path).open()
+    real.turn("Mia runs. fail: deadline")
+    real.server.finish()
+    assert real.client.kinds()[-1] == "done", "real engines play such a sentence like any other"
 
 
 def test_a_rewound_game_has_no_ready_turn(store: Store, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_password_may_be_typed_in_any_form_of_its_accents(typed: str) -> None:
         assert access.PasswordDoor(written).opens(HTTPConnection({"type": "http", "headers": []}), typed.encode())
 
 
-def test_a_crowd_that_never_ends_its_requests_shuts_nobody_out_and_fills_no_log(bundle: Path, tmp_path: Path) -> None:
+def test_a_crowd_that_plays_nothing_gives_way_shuts_nobody_out_and_fills_no_log(bundle: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"web": "0", "connections": 16}
     with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, code=FEW_DESCRIPTORS, **settings) as server:
         url = web(server.ready())
@@ -232,33 +232,24 @@ def test_a_crowd_that_never_ends_its_requests_shuts_nobody_out_and_fills_no_log(
         assert answer(url + "healthz")[0] == 200
         with ThreadPoolExecutor(64) as pool:
             assert Counter(pool.map(lambda _: answer(url + "readyz")[0], range(300))) == {200: 300}
+        player = held.enter_context(Browser(url))
+        player.hello()
+        game = player.ask("open", {"seed": 1})
+        player.rest(player.begin(game, "first"))
+        idle = [held.enter_context(Browser(url)) for _ in range(18)]
+        for one in idle:
+            with contextlib.suppress(ConnectionClosed):
+                one.hello()
+        assert player.rest(player.begin(game, "second"))[-1].type == "done", "who plays stays"
+        with pytest.raises(ConnectionClosed) as closed:
+            idle[0].receive()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
         assert sum(map(len, server.said)) < 2000 and not any("Traceback" in line for line in server.said)
 
 
-def test_wrong_passwords_are_few_counted_and_logged_and_those_inside_play_on(bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "password").write_text(PASSWORD)
-    settings = {"web": "0", "web_password": str(tmp_path / "password")}
-    with LiveServer(bundle, tmp_path / "state", **settings) as server:
-        url = web(server.ready())
-        inside = log_in(url)
-        status, _, text = answer(url + "login", b"password=wrong")
-        assert status == 403 and b"Wrong password" in text
-        for body in (b"password=wrong", b"password=" + PASSWORD.replace(" ", "+").encode()):
-            assert answer(url + "login", body, Origin="https://elsewhere.example")[0] == 403, "nor is it counted"
-        with ThreadPoolExecutor(50) as pool:
-            guesses = Counter(pool.map(lambda n: answer(url + "login", b"password=wrong%d" % n)[0], range(100)))
-        assert guesses == {403: 29, 429: 71}
-        assert answer(url, Authorization=f"Bearer {PASSWORD}")[0] == 429, "not even the right one is tried"
-        status, _, text = answer(url + "login", b"password=" + PASSWORD.encode())
-        assert status == 429 and b"wait a minute" in text
-        _, _, figures = answer(url + "metrics", Cookie=inside)
-        assert b"animegamer_gateway_wrong_passwords_total 30.0" in figures
-        with Browser(url, additional_headers={"Cookie": inside}) as browser:
-            assert browser.hello().type == "welcome"
-        assert sum("wrong password" in line for line in server.said) == 1, "one line a minute"
-
-
-def test_logins_differ_and_end_by_log_out_and_with_the_server(bundle: Path, tmp_path: Path) -> None:
+def test_logins_differ_and_end_with_the_server_and_wrong_passwords_are_few_while_those_inside_play_on(
+    bundle: Path, tmp_path: Path
+) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     settings = {"web": "0", "web_password": str(tmp_path / "password")}
     with LiveServer(bundle, tmp_path / "state", **settings) as server:
@@ -276,25 +267,24 @@ def test_logins_differ_and_end_by_log_out_and_with_the_server(bundle: Path, tmp_
             Browser(url, additional_headers={"Cookie": mine})
         assert b'id="leave" data-t' in answer(url, Cookie=other)[2], "the page offers to log out"
     with LiveServer(bundle, tmp_path / "state", **settings) as server:
-        assert answer(web(server.ready()) + "login", Cookie=other)[0] == 403
-
-
-def test_sockets_that_do_not_play_give_way_to_new_visitors(bundle: Path, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"web": "0", "connections": 4}
-    with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, **settings) as server:
         url = web(server.ready())
-        player = held.enter_context(Browser(url))
-        player.hello()
-        game = player.ask("open", {"seed": 1})
-        player.rest(player.begin(game, "first"))
-        idle = [held.enter_context(Browser(url)) for _ in range(6)]
-        for one in idle:
-            with contextlib.suppress(ConnectionClosed):
-                one.hello()
-        assert player.rest(player.begin(game, "second"))[-1].type == "done", "who plays stays"
-        with pytest.raises(ConnectionClosed) as closed:
-            idle[0].receive()
-        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+        assert answer(url + "login", Cookie=other)[0] == 403, "a login ends with its server"
+        inside = log_in(url)
+        status, _, text = answer(url + "login", b"password=wrong")
+        assert status == 403 and b"Wrong password" in text
+        for body in (b"password=wrong", b"password=" + PASSWORD.replace(" ", "+").encode()):
+            assert answer(url + "login", body, Origin="https://elsewhere.example")[0] == 403, "nor is it counted"
+        with ThreadPoolExecutor(50) as pool:
+            guesses = Counter(pool.map(lambda n: answer(url + "login", b"password=wrong%d" % n)[0], range(100)))
+        assert guesses == {403: 29, 429: 71}
+        assert answer(url, Authorization=f"Bearer {PASSWORD}")[0] == 429, "not even the right one is tried"
+        status, _, text = answer(url + "login", b"password=" + PASSWORD.encode())
+        assert status == 429 and b"wait a minute" in text
+        _, _, figures = answer(url + "metrics", Cookie=inside)
+        assert b"animegamer_gateway_wrong_passwords_total 30.0" in figures
+        with Browser(url, additional_headers={"Cookie": inside}) as browser:
+            assert browser.hello().type == "welcome"
+        assert sum("wrong password" in line for line in server.said) == 1, "one line a minute"
 
 
 def test_messages_that_never_end_share_a_bound_and_others_send_theirs(bundle: Path, tmp_path: Path) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,23 +29,17 @@ def read(address: str) -> Numbers:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-@pytest.fixture(scope="module")
-def own_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("counted"), device="simulated:0.02") as server:
-        yield server.ready()
-
-
-def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
-    before = read(own_server.metrics)
-    with own_server.client() as player:
+def test_turns_errors_and_bytes_are_counted(server: LiveServer) -> None:
+    before = read(server.metrics)
+    with server.client() as player:
         game = player.open()
         pictures = [picture for _ in range(2) for picture in frames(player.play(game))]
         assert error_code(player.play(game, " ")) == "instruction"
-        after = read(own_server.metrics)
+        after, sessions = read(server.metrics), server.status()["sessions"]
         for _ in until_timeout():
-            now = read(own_server.metrics)
+            now = read(server.metrics)
             # Told once a second, so what was told last may be of the middle of a turn.
-            if now["animegamer_sessions",] == now["animegamer_ready",] == 1 and now["animegamer_running",] == 0:
+            if (now["animegamer_sessions",], now["animegamer_ready",], now["animegamer_running",]) == (sessions, 1, 0):
                 break
         else:
             raise AssertionError(f"how full it is was never told: {now}")
@@ -62,20 +53,14 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
         name = ("animegamer_turn_seconds_count", stage)
         assert after[name] - before[name] == 2
     seconds = after["animegamer_turn_seconds_sum", "total"] - before["animegamer_turn_seconds_sum", "total"]
-    assert seconds >= 2 * 0.02
+    assert seconds >= 2 * 0.05
     sent = after["animegamer_bytes_sent_total",] - before["animegamer_bytes_sent_total",]
     assert sent > sum(map(len, pictures))
-    assert after["animegamer_errors_total", "instruction"] == 1
+    refused = "animegamer_errors_total", "instruction"
+    assert after[refused] - before.get(refused, 0) == 1
     assert after["animegamer_frames_dropped_total",] == 0
     assert now["animegamer_worker_resident_bytes", "1"] > 2**20
     assert now["animegamer_up",] == 1
-
-
-def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
-    before = read(own_server.metrics)["animegamer_worker_restarts_total", "1"]
-    os.kill(own_server.status()["worker"]["pid"], signal.SIGTERM)
-    own_server.await_status(lambda status: status["worker"]["restarts"] and status["worker"]["state"] == "ready")
-    assert read(own_server.metrics)["animegamer_worker_restarts_total", "1"] == before + 1
 
 
 def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:

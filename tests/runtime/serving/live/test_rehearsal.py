@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_server import LiveServer, RawClient, refusal
+from live_server import LiveServer, refusal
 
 from animegamer_client import Client, Frame, Restarting, ServerRefused, Understood
 from animegamer_rt.serving.server.rehearsal import ENDED, REFUSED
@@ -67,9 +67,3 @@ def test_a_lost_worker_and_a_notice_are_those_of_any_game(client: Client, server
     assert server.status()["worker"]["restarts"] == 1
     notices = [event.notice for event in game.turn("Mirel rides a unicorn.") if isinstance(event, Understood)]
     assert notices and "unicorn" in str(notices[0])
-
-
-def test_real_engines_play_such_a_sentence_like_any_other(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "real", device="cpu") as server, RawClient(server.ready().port) as client:
-        client.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
-        assert client.play(client.open(), "Mia waves. fail: busy")[-1].type == "done"

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from live_server import TIMEOUT_S, LiveServer, RawClient, error_code, frames, go
 
 from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.curve_keys import load, new
+from animegamer_rt.serving.server.supervisor import Supervisor
 from animegamer_rt.serving.store import database
 from animegamer_rt.serving.store.store import Store
 
@@ -44,18 +44,31 @@ print(sorted(name for name in sys.modules if any(name == b or name.startswith(b 
     assert done.stdout.strip() == "[]"
 
 
-def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path: Path) -> None:
+def test_the_first_line_says_where_it_listens_and_until_the_worker_is_warm_only_turns_are_refused(
+    bundle: Path, tmp_path: Path
+) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server, server.listening().client() as player:
         assert server.status()["state"] == "starting"
         game = player.open()
         assert error_code(player.play(game)) == "starting"
         assert player.ask("ping").type == "pong"
         assert not any(line.startswith("ready ") for line in server.said)
+        place = json.loads(next(line for line in server.said if line.startswith("{")))
+        assert place["port"] == server.port and place["control_port"] == server.port + 1
+        assert place["address"] == f"tcp://127.0.0.1:{server.port}" and place["pid"] == server.process.pid
+        assert place["metrics"].startswith("http://127.0.0.1:")
         server.ready()
         assert server.status()["state"] == "ready"
+        code, said = refusal(bundle, tmp_path / "other", "--port", str(server.port))
+        assert code == TRY_AGAIN and f"port {server.port}" in said
+        code, said = refusal(bundle, tmp_path / "state")
+        assert code == TRY_AGAIN and "another server" in said
 
 
-def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGHUP"] * 2], ids=["asked to", "terminal and its shell close"])
+def test_a_server_that_ends_lets_accepted_turns_finish_and_refuses_new_ones(
+    bundle: Path, tmp_path: Path, signals: list[str]
+) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
         with server.ready().client() as one, server.client() as two, server.client() as three:
             first, second, third = one.open(), two.open(), three.open()
@@ -64,8 +77,9 @@ def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, t
             waits = two.begin(second)
             waited = two.until(waits, "accepted")
             worker = server.status()["worker"]["pid"]
-            server.process.send_signal(signal.SIGTERM)
-            server.await_status(lambda status: status["state"] == "draining")
+            for name in signals:
+                server.process.send_signal(getattr(signal, name))
+                server.await_status(lambda status: status["state"] == "draining")
             assert error_code(three.play(third)) == "draining"
             assert frames([*events, *one.rest(runs)])
             assert frames([*waited, *two.rest(waits)])
@@ -90,16 +104,6 @@ def test_a_second_ctrl_c_ends_at_once(bundle: Path, tmp_path: Path) -> None:
         assert server.process.wait(60) == 130
     with Store(tmp_path / "state") as store:
         assert store.get(game.session).turns == 0
-
-
-def test_a_worker_does_not_outlive_a_front_that_was_killed(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state") as server:
-        worker = server.ready().status()["worker"]["pid"]
-        server.process.kill()
-        for _ in until_timeout():
-            if gone(worker):
-                return
-        raise AssertionError("the worker still runs")
 
 
 def test_other_addresses_need_keys_and_a_list_of_players(
@@ -164,17 +168,6 @@ def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_
         assert frames(player.play(game))
 
 
-def test_a_terminal_that_is_closed_lets_the_running_turn_finish(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server, server.ready().client() as player:
-        turn = player.begin(player.open())
-        events = player.until(turn, "state")
-        for _ in range(2):  # the terminal's, and its shell's
-            server.process.send_signal(signal.SIGHUP)
-            server.await_status(lambda status: status["state"] == "draining")
-        assert frames([*events, *player.rest(turn)])
-        assert server.process.wait(60) == 0
-
-
 def test_a_disk_that_is_full_at_the_start_may_have_room_later(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,18 +179,6 @@ def test_a_disk_that_is_full_at_the_start_may_have_room_later(
 WATCHDOG_US = "400000"
 
 
-@pytest.fixture(params=["path", "abstract"])
-def manager(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """The service manager's socket; a server that is started now tells it."""
-    name = str(tmp_path / "notify") if request.param == "path" else f"@animegamer-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.bind(name.replace("@", "\0"))
-        channel.settimeout(TIMEOUT_S)
-        monkeypatch.setenv("NOTIFY_SOCKET", name)
-        monkeypatch.setenv("WATCHDOG_USEC", WATCHDOG_US)
-        yield channel
-
-
 def until(channel: socket.socket, state: str) -> list[str]:
     """What the server tells, up to a state; fails the test when it never comes."""
     told: list[str] = []
@@ -206,48 +187,48 @@ def until(channel: socket.socket, state: str) -> list[str]:
     return told
 
 
-def test_ready_comes_after_the_warm_up_and_stopping_before_the_end(
-    bundle: Path, tmp_path: Path, manager: socket.socket
+def test_systemd_and_the_log_are_told_what_becomes_of_server_and_turns(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.3") as server:
-        assert set(until(manager, "READY=1")) <= {"WATCHDOG=1", "READY=1"}
-        assert server.ready().status()["state"] == "ready"
-        until(manager, "WATCHDOG=1")
-        assert server.end(signal.SIGTERM) == 0
-        until(manager, "STOPPING=1")
-
-
-@pytest.mark.parametrize("manager", ["path"], indirect=True)
-def test_the_watchdog_is_not_fed_while_a_turn_stands_still(
-    bundle: Path, tmp_path: Path, manager: socket.socket
-) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server, server.ready().client() as player:
-        turn = player.begin(player.open())
-        player.until(turn, "state")
-        worker = server.status()["worker"]["pid"]
-        os.kill(worker, signal.SIGSTOP)
-        manager.settimeout(1.0)
-        with pytest.raises(TimeoutError):
-            while True:
-                manager.recv(100)
-        assert server.status()["running"] == 1, "the server itself still answers"
-        os.kill(worker, signal.SIGCONT)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
         manager.settimeout(TIMEOUT_S)
-        until(manager, "WATCHDOG=1")
-        assert player.rest(turn)[-1].type == "done"
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", WATCHDOG_US)
+        with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
+            assert set(until(manager, "READY=1")) <= {"WATCHDOG=1", "READY=1"}
+            with server.ready().client() as player:
+                assert server.status()["state"] == "ready", "it was told after the warm-up"
+                game = player.open()
+                seconds = player.play(game)[-1].fields["seconds"]["total"]
+                assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
+                until(manager, "WATCHDOG=1")
+                turn = player.begin(game)
+                player.until(turn, "state")
+                worker = server.status()["worker"]["pid"]
+                os.kill(worker, signal.SIGSTOP)
+                manager.settimeout(1.0)
+                with pytest.raises(TimeoutError):  # the watchdog is not fed while a turn stands still
+                    while True:
+                        manager.recv(100)
+                assert server.status()["running"] == 1, "the server itself still answers"
+                os.kill(worker, signal.SIGCONT)
+                manager.settimeout(TIMEOUT_S)
+                until(manager, "WATCHDOG=1")
+                assert player.rest(turn)[-1].type == "done"
+            assert server.end(signal.SIGTERM) == 0
+            until(manager, "STOPPING=1")
+            server.process.wait()
+    told = [line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line]
+    assert told[0] == f"INFO turn done (session {game.session}, turn 1, seconds {round(seconds, 3)})"
+    assert told[1] == f"WARNING turn failed: deadline (session {game.session}, turn 2)" and len(told) == 3
 
 
-def test_the_log_tells_what_became_of_each_turn(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5") as server:
-        with server.ready().client() as player:
-            game = player.open()
-            seconds = player.play(game)[-1].fields["seconds"]["total"]
-            assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
-        assert server.end() == 0
-        server.process.wait()
-    done, lost = [line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line]
-    assert done == f"INFO turn done (session {game.session}, turn 1, seconds {round(seconds, 3)})"
-    assert lost == f"WARNING turn failed: deadline (session {game.session}, turn 2)"
+def test_a_socket_of_systemd_without_a_file_is_told_too() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0animegamer-test-{os.getpid()}")
+        Supervisor(environment={"NOTIFY_SOCKET": f"@animegamer-test-{os.getpid()}"}).ready()
+        assert manager.recv(100) == b"READY=1"
 
 
 LOW_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 160))"
@@ -275,23 +256,6 @@ def test_a_server_ends_with_its_program_once_the_running_turn_is_done(bundle: Pa
         program.communicate()
     code, said = refusal(bundle, tmp_path / "other", "--parent", str(program.pid))
     assert code == 2 and "--parent" in said and "Traceback" not in said
-
-
-def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state") as server:
-        server.listening()
-        for _ in until_timeout():
-            lines = [line for line in server.said if line.startswith("{")]
-            if lines:
-                break
-        place = json.loads(lines[0])
-        assert place["port"] == server.port and place["control_port"] == server.port + 1
-        assert place["address"] == f"tcp://127.0.0.1:{server.port}" and place["pid"] == server.process.pid
-        assert place["metrics"].startswith("http://127.0.0.1:")
-        code, said = refusal(bundle, tmp_path / "other", "--port", str(server.port))
-        assert code == TRY_AGAIN and f"port {server.port}" in said
-        code, said = refusal(bundle, tmp_path / "state")
-        assert code == TRY_AGAIN and "another server" in said
 
 
 def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
