@@ -20,9 +20,7 @@ def _files(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_everything_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kiosk", "install", "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert "write   /etc/systemd/system/animegamer-server.service" in printed
@@ -43,9 +41,7 @@ def test_from_a_home_folder_install_says_all_it_would_do_and_why_it_does_not(
     assert "install animegamer-rt into /opt/animegamer" in printed.err
 
 
-def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_remove_deletes_what_install_wrote_but_for_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--root", str(tmp_path)]
     other = tmp_path / "etc/systemd/system/other.service"
     other.parent.mkdir(parents=True)
@@ -177,9 +173,7 @@ def test_a_stopped_browser_tells_the_console_to_turn_the_monitor_off(tmp_path: P
     assert console.read_bytes().startswith(b"\x1b[9;1]\x1b[14;1]"), "blank, then power down (DPMS), after a minute each"
 
 
-def test_settings_that_name_what_is_not_there_are_said_before_anything_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_files_of_settings_are_said_before_a_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = ["--yes", "--root", str(tmp_path)]
     settings, words = tmp_path / "etc/animegamer/kiosk.toml", tmp_path / "etc/words.txt"
     settings.parent.mkdir(parents=True)

@@ -81,15 +81,6 @@ def test_games_of_one_player_take_turns_and_remember_their_own(player: Player) -
         assert (other.turn(text).frames != expected).any()
 
 
-def test_rewound_game_and_its_branch_play_the_same_turn_again(game: Game) -> None:
-    first = [game.turn(text).frames for text in (WAVE, "Tobo runs.")]
-    branch = game.branch(1)
-    game.rewind(1)
-    assert (branch.turns, game.turns) == (1, 1)
-    for again in (game, branch):
-        assert (again.turn("Tobo runs.").frames == first[1]).all()
-
-
 @pytest.mark.parametrize("after", [1, 5, 21])
 def test_stream_that_is_closed_early_leaves_the_game_as_it_was(player: Player, game: Game, after: int) -> None:
     stream = game.stream(WAVE)

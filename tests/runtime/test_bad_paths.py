@@ -29,9 +29,9 @@ def run(*command: str) -> tuple[int, str]:
 PATHS = {
     "empty": "",
     "no such user": "~nosuchuser/out",
-    "a long name": "n" * 300,
-    "a long path": "a/" * 3000,
-    "a NUL": "a\0b",
+    "long name": "n" * 300,
+    "long path": "a/" * 3000,
+    "NUL": "a\0b",
 }
 TAKE_A_PATH = {
     "play": ("play", "--out"),

@@ -102,9 +102,7 @@ def test_two_games_at_once_without_a_folder_get_one_each(folder: Path, story: st
 
 
 @pytest.mark.parametrize("text", ["mine", "{}", '{"device": "cpu"}', "[1]"])
-def test_a_report_replaces_a_report_alone(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_a_report_replaces_reports(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     (tmp_path / "mine.json").write_text(text)
     assert "mine.json" in refused(capsys, "selftest", "--out", tmp_path / "mine.json", "--bundle", folder)
     assert (tmp_path / "mine.json").read_text() == text

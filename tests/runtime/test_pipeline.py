@@ -11,21 +11,12 @@ import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.errors import ConfigError, PlanError, SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.events import FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import CharacterState, GameState, Instruction
 
 WAVE = Instruction("Mia waves.")
-
-
-def test_turn_is_state_then_progress_then_frames_then_done(bundle: Bundle) -> None:
-    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
-    events = list(pipeline.run_turn(session, WAVE))
-    assert [type(event) for event in events] == [StatePredicted] + [Progress] * 3 + [FrameReady] * 17 + [Done]
-    assert [event.sequence for event in events] == list(range(len(events)))
-    assert {(event.session, event.turn) for event in events} == {(session.id, 1)}
-    assert [event.index for event in events if isinstance(event, FrameReady)] == list(range(17))
 
 
 def test_a_turn_of_noise_version_1_is_played_again_to_its_old_bytes(bundle: Bundle) -> None:
@@ -54,14 +45,6 @@ def test_reference_bundle_reads_the_demo_table_with_social(tmp_path: Path) -> No
     pipeline = Pipeline.open(bundle, fakes.fake_engines(fakes.FakePredictor(strengths=(1, 4, 0, 0)), denoiser))
     list(pipeline.run_turn(Session.start(bundle, seed=7), WAVE))
     assert denoiser.motion_scopes == [20.0]
-
-
-def test_turn_is_kept_only_after_its_last_frame(bundle: Bundle) -> None:
-    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
-    events = pipeline.run_turn(session, WAVE)
-    for event in events:
-        assert session.turns == (1 if isinstance(event, Done) else 0)
-    assert session.character == CharacterState(stamina=40, social=55, entertainment=50)
 
 
 def test_closing_a_turn_runs_no_further_step(bundle: Bundle) -> None:

@@ -25,9 +25,7 @@ def run(module: str, *arguments: str, says: str) -> str:
     return done.stdout
 
 
-def test_a_server_plays_exports_shares_its_folder_with_none_and_ends_with_its_program(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_server_plays_exports_keeps_its_folder_and_ends_with_its_program(folder: Path, tmp_path: Path) -> None:
     program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     state, options = tmp_path / "state", ("--parent", str(program.pid))
     with LiveServer(folder, state, *options, device="simulated:0", code=WINDOWS) as server:
@@ -43,9 +41,7 @@ def test_a_server_plays_exports_shares_its_folder_with_none_and_ends_with_its_pr
         assert server.process.wait(60) == 0
 
 
-def test_games_are_written_by_play_and_by_the_client_no_lock_is_left_and_ctrl_break_ends_the_server(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_play_and_client_write_games_without_locks_and_ctrl_break_ends_a_server(folder: Path, tmp_path: Path) -> None:
     story, mine, theirs = "Mia waves.\nTobo runs.\n", tmp_path / "mine", tmp_path / "theirs"
     options = ("--bundle", str(folder), "--device", "simulated:0", "--out", str(mine))
     run("animegamer_rt.cli", "play", *options, says=story)

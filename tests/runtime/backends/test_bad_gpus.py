@@ -28,33 +28,24 @@ from animegamer_rt.play import command
 
 OLD = Machine(driver="535.54", start="The NVIDIA driver on your system is too old (found version 12020). Please update")
 NONE = Machine(driver="", start="Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU")
+PASCAL, FULL, BRIM = Machine(arch=(6, 1), code=209), Machine(free_bytes=0), Machine(free_bytes=0, code=2)
 BAD = {
     "no driver": (NONE, "there is no NVIDIA driver, or it is too old.*install or update", "gpu", "no NVIDIA driver"),
-    "old driver": (
-        OLD,
-        "no NVIDIA driver, or it is too old.*12020.*update the driver",
-        "torch",
-        "535.54; expected 580",
-    ),
+    "old driver": (OLD, "no NVIDIA driver, or it is too old.*12020.*update the dri", "torch", "535.54; expected 580"),
     "no CUDA": (Machine(torch_cuda=None), "built without CUDA; .*pytorch.org", "torch", "was built without CUDA"),
-    "old GPU": (
-        Machine(arch=(6, 1), code=209),
-        "built for other GPUs; .*install a build for this GPU",
-        "torch",
-        "found sm61; expected sm75",
-    ),
+    "old GPU": (PASCAL, "built for other GPUs; .*install a build for this GPU", "torch", "found sm61; expected sm75"),
     "hidden GPU": (Machine(start="No CUDA GPUs are available"), "finds no NVIDIA GPU; .*CUDA_VISIBLE_DEVICES", "", ""),
     "full": (
-        Machine(free_bytes=0),
-        r"too little free memory .*0\.0 GiB free.*close the programs that nvidia-smi lists",
+        FULL,
+        r"too little free memory .*0\.0 GiB free.*programs that nvidia-smi lists",
         "memory",
         "0.0 GiB are free",
     ),
     "full to the brim": (
-        Machine(free_bytes=0, code=2),
+        BRIM,
         "full before anything was loaded; .*nvidia-smi lists them",
         "gpu",
-        "0.0 of 24.0 GiB free, driver 590.48",
+        "0.0 of 24.0 GiB free",
     ),
     "taken": (Machine(code=46), "another program uses the GPU exclusively; .*nvidia-smi -c DEFAULT", "", ""),
     "updated": (Machine(code=803), "its older module still runs; .*restart the machine", "", ""),
@@ -91,8 +82,8 @@ def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
 KERNELS = {
     "other CUDA": (None, "not a compatible kernel library; found", "rebuild it: make kernels"),
     "other GPU": (
-        SimpleNamespace(has_cuda=True, runs_here=False, path="k.so"),
-        "k.so was built for other GPUs",
+        SimpleNamespace(has_cuda=True, runs_here=False, path="k"),
+        "k was built for other GPUs",
         "make kernels",
     ),
 }

@@ -69,9 +69,7 @@ def test_denormals_are_flushed_only_while_a_part_runs(bundle: Bundle) -> None:
     assert (denormal * np.float32(0.5)).all()
 
 
-def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_silent_fall_back_to_the_cpu_is_refused_with_a_reason(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "check_libraries", lambda config, reader: None)
     real, loaded = onnxruntime.InferenceSession, []
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: loaded.append("cuda"), raising=False)

@@ -62,9 +62,8 @@ def test_a_turn_of_the_typed_graphs_is_the_parts_turn(bundle: Bundle, monkeypatc
             player.pipeline.denoiser._plan = fakes.plan_with_reuse(3)
             game = player.start(seed=7)
             clips.append([game.turn("Tofi waves in the meadow."), game.turn("Bixo runs in the city.")])
-    assert sorted(asked) == [
-        f"{part}-rtx.onnx" for part in ("denoiser", "encoder", "predictor", "vae_first", "vae_next")
-    ]
+    parts = ("denoiser", "encoder", "predictor", "vae_first", "vae_next")
+    assert sorted(asked) == [f"{part}-rtx.onnx" for part in parts]
     for ours, theirs in zip(*clips, strict=True):
         assert ours.state == theirs.state
         difference = np.abs(ours.frames.astype(int) - theirs.frames)
@@ -158,16 +157,8 @@ def test_the_real_plugin_finds_no_card_beside_a_driver_without_one(bundle: Bundl
     pytest.importorskip("onnxruntime_ep_nv_tensorrt_rtx")
     (tmp_path / "driver.c").write_text(DRIVER, encoding="utf-8")
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        build = [
-            "cc",
-            "-shared",
-            "-fPIC",
-            f"-Wl,-soname,{name}",
-            "-o",
-            str(tmp_path / name),
-            str(tmp_path / "driver.c"),
-        ]
-        subprocess.run(build, check=True)
+        build = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", name, "driver.c"]
+        subprocess.run(build, check=True, cwd=tmp_path)
     play = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--device", "rtx"]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     given = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "cwd": tmp_path, "env": environment}

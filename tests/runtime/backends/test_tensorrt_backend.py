@@ -139,9 +139,7 @@ def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle
         ({"sources": "81aa" * 16}, "built from other weights"),
     ],
 )
-def test_stale_or_foreign_engine_is_refused_with_the_rebuild_command(
-    tmp_path: Path, change: dict[str, Any], text: str
-) -> None:
+def test_stale_or_foreign_engine_is_refused_with_the_command(tmp_path: Path, change: dict[str, Any], text: str) -> None:
     bundle = with_engines(fakes.write_bundle(tmp_path / "tiny"), **change)
     with pytest.raises(EngineStaleError, match=rf"{text}.*build-engines --bundle .*tiny --gpu sm89"):
         load(bundle, EngineConfig("tensorrt"), device=FakeDevice())
@@ -219,9 +217,8 @@ def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_ne
     engines, first = opened(bundle)
     frames_of(bundle, engines)
     parts = engine_graphs(bundle)
-    assert sorted(call for call in first.calls if call.startswith("compiled")) == sorted(
-        f"compiled {part}" for part in parts
-    )
+    compiled = sorted(call for call in first.calls if call.startswith("compiled"))
+    assert compiled == sorted(f"compiled {part}" for part in parts)
     second = opened(bundle)[1]
     assert set(first.recalled.values()) == {None}
     assert second.recalled == {f"{part}-sm89": f"kernels of {part}".encode() for part in parts}

@@ -47,9 +47,9 @@ def bundle() -> Bundle:
 @pytest.fixture(scope="module")
 def both(bundle: Bundle) -> tuple[Engines, Engines]:
     """PyTorch's engines and onnxruntime's."""
-    return registry.open_engines(bundle, EngineConfig("torch-cpu")), registry.open_engines(
-        bundle, EngineConfig("cpu-fp32", threads=1)
-    )
+    configs = EngineConfig("torch-cpu"), EngineConfig("cpu-fp32", threads=1)
+    ours, theirs = (registry.open_engines(bundle, config) for config in configs)
+    return ours, theirs
 
 
 def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
@@ -76,9 +76,7 @@ def game(bundle: Bundle, both: tuple[Engines, Engines]) -> Played:
     return played(short_pipeline(bundle, both[0]))
 
 
-def test_game_of_two_turns_looks_as_onnxruntime_paints_it(
-    bundle: Bundle, both: tuple[Engines, Engines], game: Played
-) -> None:
+def test_two_turns_look_as_onnxruntime_paints_them(bundle: Bundle, both: tuple[Engines, Engines], game: Played) -> None:
     (ours, our_states), (theirs, their_states) = game, played(short_pipeline(bundle, both[1]))
     assert our_states == their_states
     assert ours.shape == theirs.shape == (34, 96, 144, 3)
@@ -116,9 +114,8 @@ def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
         torch_backend.load(bundle, EngineConfig("torch-cpu"))
     parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
     quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
-    with pytest.raises(
-        BackendError, match=r"cannot read the quantised weights of denoiser.*found int8-qdq; .*predictor=int4-qdq"
-    ):
+    said = r"cannot read the quantised weights of denoiser.*found int8-qdq; .*predictor=int4-qdq"
+    with pytest.raises(BackendError, match=said):
         torch_backend.load(quantised, EngineConfig("torch-cpu"))
 
 
@@ -149,15 +146,12 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     assert f"opened {EngineConfig('torch-cpu', 'fp16', 'wgmma')}" in capsys.readouterr().err
 
 
-def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_attention_without_kernels_is_refused_before_a_read(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
     monkeypatch.delattr(torch_backend, "load_models")
     for name in ATTENTIONS.keys() - {"torch"}:
-        with pytest.raises(
-            BackendError, match=f"not built or are turned off; found --attention {name}; .*make kernels.*or omit"
-        ):
+        said = f"not built or are turned off; found --attention {name}; .*make kernels.*or omit"
+        with pytest.raises(BackendError, match=said):
             registry.open_engines(bundle, EngineConfig("torch-cpu", attention=name))
 
 

@@ -130,14 +130,8 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             if case.four_bits:
                 pack(predictor)
         kernels = Kernels("none is called") if case.kernels else None
-        setup = backend.EngineSetup(
-            torch_device,
-            GEOMETRY,
-            [PLAN],
-            rowwise=case.products,
-            kernels=kernels,
-            attention=case.attention,
-        )
+        how: dict[str, Any] = {"rowwise": case.products, "kernels": kernels, "attention": case.attention}
+        setup = backend.EngineSetup(torch_device, GEOMETRY, [PLAN], **how)
         for network in (predictor, denoiser, decoder):
             setup.convert(network)
         engines = backend.build_engines(setup, Models(predictor, denoiser, decoder, unconditional))

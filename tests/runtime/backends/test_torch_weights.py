@@ -45,10 +45,8 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
-    (ours, theirs) = (
-        torch_backend.load(bundle, EngineConfig("torch-cpu")),
-        ort_backend.load(bundle, EngineConfig("cpu-fp32", threads=1)),
-    )
+    ours = torch_backend.load(bundle, EngineConfig("torch-cpu"))
+    theirs = ort_backend.load(bundle, EngineConfig("cpu-fp32", threads=1))
     assert "predictor" not in ours.precision and ours.precision["denoiser"] == "fp32"
     answers = (islice(selftest.answers(bundle, engines), 3) for engines in (ours, theirs))
     for (name, found, _), (_, expected, _) in zip(*answers, strict=True):
@@ -58,9 +56,8 @@ def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
 
 def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> None:
     torch_device = TorchDevice(torch.bfloat16)
-    network = torch_backend.cast_for_inference(
-        torch_backend.load_models(bundle, torch_device).predictor, torch_device.dtype
-    )
+    models = torch_backend.load_models(bundle, torch_device)
+    network = torch_backend.cast_for_inference(models.predictor, torch_device.dtype)
     packed = [layer for layer in network.modules() if isinstance(layer, PackedLinear)]
     held = sum(buffer.nbytes for layer in packed for buffer in layer.buffers())
     weights = sum(layer.shape[0] * layer.shape[1] for layer in packed)
@@ -86,9 +83,7 @@ def test_files_that_are_no_onnx_or_are_cut_short_are_named(tmp_path: Path) -> No
     data = tmp_path / "some.weights"
     data.write_bytes(bytes(100))
     weight = Weight("a.weight", (8, 8), 1, memoryview(b""), data, 0, 256)
-    with pytest.raises(
-        BackendError, match=r"some\.weights: .* bytes are missing; found a\.weight: 100 bytes; .* 256 b"
-    ):
+    with pytest.raises(BackendError, match=r"some\.weights: .* bytes are missing; found a\.weight: 100 bytes; .* 256"):
         weight.tensor()
 
 

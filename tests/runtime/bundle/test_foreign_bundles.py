@@ -45,9 +45,7 @@ SIZES = ("height", "width", "latent_height", "shot_width", "frames", "fps", "lat
     "value", [0, -1, 10**12, 10**400, True, 1.5, None, "16", [16]], ids=lambda value: f"{value}"[:9]
 )
 @pytest.mark.parametrize("place", [*(f"geometry/{name}" for name in SIZES), "geometry/window_tokens"])
-def test_an_impossible_size_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str], place: str, value: object
-) -> None:
+def test_impossible_size_is_named(folder: Path, capsys: pytest.CaptureFixture[str], place: str, value: object) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["geometry"][place.partition("/")[2]] = "VALUE"
     sys.set_int_max_str_digits(0)
@@ -72,9 +70,7 @@ def test_an_impossible_size_is_named(
         ("provenance", {"x": float("inf")}),
     ],
 )
-def test_an_impossible_value_is_named(
-    folder: Path, capsys: pytest.CaptureFixture[str], place: str, value: object
-) -> None:
+def test_wrong_value_is_named(folder: Path, capsys: pytest.CaptureFixture[str], place: str, value: object) -> None:
     rewrite(folder, place, value)
     for command in (["info"], ["info", "--json"]):
         assert "manifest" in refused(capsys, *command, folder)
@@ -110,9 +106,7 @@ def test_added_tokens_are_a_table_of_ids(folder: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("location", ["hidden.weights", "../outside.weights", "denoiser.onnx", "./tokenizer.model"])
-def test_weights_that_the_manifest_does_not_list_are_not_read(
-    folder: Path, capsys: pytest.CaptureFixture[str], location: str
-) -> None:
+def test_unlisted_weights_are_not_read(folder: Path, capsys: pytest.CaptureFixture[str], location: str) -> None:
     model = onnx.load(folder / "denoiser.onnx")
     branch = onnx.helper.make_graph(
         [], "inner", [], [], initializer=[onnx.TensorProto(name="w", dims=[1], data_type=1)]

@@ -129,17 +129,13 @@ def test_what_this_machine_lacks_is_told(
     ("named", "said"),
     [("off", "turned off: --device torch uses plain operators"), ("gone.so", "gone.so: kernel library not found")],
 )
-def test_kernels_that_are_not_there_stop_nothing(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, named: str, said: str
-) -> None:
+def test_missing_kernels_stop_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, named: str, said: str) -> None:
     monkeypatch.setenv("ANIMEGAMER_KERNELS", named)
     finding = found(bundle, "kernels")
     assert finding.state == "limited" and said in finding.found
 
 
-def test_a_card_is_described_and_its_missing_provider_and_engines_are(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_and_its_lacks_are_described(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_card(monkeypatch)
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
@@ -230,9 +226,7 @@ def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys
     assert "no bundle 'nowhere'" in said and "run: animegamer-rt export --checkpoints DIR --out BUNDLE" in said
 
 
-def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_are_told_by_part_and_compared_with_the_disk(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     said = found(bundle, "parts").found
     assert [entry.split()[0] for entry in said.split(", ")] == ["predictor", "denoiser", "vae"]
     monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])

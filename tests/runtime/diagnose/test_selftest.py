@@ -93,9 +93,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
     assert "vae_next.frames             WRONG" in capsys.readouterr().out
 
 
-def test_engines_that_do_not_open_leave_a_report_too(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engines_that_do_not_open_are_reported(bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
         raise BackendError("no usable NVIDIA GPU")
 

@@ -65,9 +65,7 @@ def test_without_a_file_nothing_is_said_but_captions() -> None:
         ([], "not a table of settings"),
     ],
 )
-def test_a_file_that_is_not_sound_is_refused_with_file_key_and_reason(
-    tmp_path: Path, content: Any, reason: str
-) -> None:
+def test_an_unsound_file_is_refused_with_file_key_and_reason(tmp_path: Path, content: Any, reason: str) -> None:
     path = tmp_path / "language.json"
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(BundleFileError, match=rf"language\.json: the language file cannot be used.*{reason}"):

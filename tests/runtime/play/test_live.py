@@ -190,9 +190,7 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: Terminal, monkeypatch: p
         assert termios.tcgetattr(stdin) == before
 
 
-def test_a_terminal_that_is_gone_ends_the_game_even_in_the_middle_of_a_line(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_that_is_gone_ends_the_game_in_mid_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     read, write = os.pipe()
     with open(read, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

@@ -40,9 +40,7 @@ def hashes(game: dict[str, Any]) -> list[str]:
     return [turn["frames_sha256"] for turn in game["turns"]]
 
 
-def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
-    bundle: Path, image: Path, tmp_path: Path
-) -> None:
+def test_turns_continue_from_the_picture_which_is_no_turn_itself(bundle: Path, image: Path, tmp_path: Path) -> None:
     options = ["--image", str(image), "--motion", "gently wave"]
     code, begun = play(bundle, tmp_path / "begun", *options)
     assert code == 0 and [turn["turn"] for turn in begun["turns"]] == [1, 2, 3]
@@ -55,9 +53,7 @@ def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
     assert hashes(begun)[0] not in (hashes(plain)[0], hashes(other)[0])
 
 
-def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_picture_shows_is_told_before_the_first_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawing = tmp_path / "drawing.png"
     with Image.open(Path(__file__).parents[3] / "docs" / "game.gif") as turns:
         turns.convert("RGB").crop((0, 0, 432, 288)).save(drawing)  # without the text below the picture

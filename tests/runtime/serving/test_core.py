@@ -52,9 +52,7 @@ def test_a_turn_that_came_in_the_middle_of_a_round_has_not_waited_less_than_noth
     assert second.client.heard[-1].fields["seconds"]["queue"] == 0.0
 
 
-def test_a_waiting_turn_that_is_overdue_ends_at_once_a_running_one_when_its_worker_says_so(
-    server: SimulatedServer,
-) -> None:
+def test_an_overdue_turn_that_waits_ends_at_once_one_that_runs_when_its_worker_says(server: SimulatedServer) -> None:
     first, hasty, third = server.open(), server.open(), server.open()
     first.turn("one")
     hasty.turn("two", deadline_s=2.0)
@@ -314,7 +312,7 @@ def test_a_ready_turn_that_ends_in_an_error_ends_there(store: Store, tmp_path: P
     asked = game.turn("Mia runs. fail: deadline")
     assert game.client.kinds(asked) == ["accepted", "state", "deadline"] and game.turns == 1
     real = SimulatedServer(store, tmp_path).open()
-    real.turn("Mia runs. fail: deadline")
+    real.turn("Mia runs. fail: busy")
     real.server.finish()
     assert real.client.kinds()[-1] == "done", "real engines play such a sentence like any other"
 

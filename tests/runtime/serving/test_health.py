@@ -33,9 +33,7 @@ def fail(server: SimulatedServer, game: Game, code: str = "internal", worker: Si
     assert game.client.kinds()[-1] == code
 
 
-def test_a_worker_that_fails_everybodys_turns_is_replaced_and_the_server_says_that_it_does_not_work(
-    server: SimulatedServer,
-) -> None:
+def test_a_worker_that_fails_all_turns_is_replaced_and_the_server_says_it_is_degraded(server: SimulatedServer) -> None:
     games = [server.open() for _ in range(3)]
     dispatch = server.core.dispatch
     for game in games:
@@ -153,9 +151,7 @@ def test_turns_under_suspicion_kill_one_worker_at_a_time(store: Store, tmp_path:
     assert server.core.queue.running == [server.job(polite)]
 
 
-def test_a_turn_that_killed_a_worker_leaves_the_others_alone_until_that_one_is_back(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_turn_that_killed_a_worker_leaves_others_alone_until_it_is_back(store: Store, tmp_path: Path) -> None:
     server = SimulatedServer(store, tmp_path, workers=2)
     poisoner, polite = server.open(), server.open()
     poisoner.turn("poison")
@@ -178,9 +174,7 @@ def test_a_turn_that_killed_a_worker_leaves_the_others_alone_until_that_one_is_b
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_turn_under_suspicion_has_its_turn_although_others_always_wait(
-    store: Store, tmp_path: Path, workers: int
-) -> None:
+def test_a_turn_under_suspicion_is_played_although_others_wait(store: Store, tmp_path: Path, workers: int) -> None:
     server = SimulatedServer(store, tmp_path, workers=workers)
     unlucky, others = server.open(), [server.open() for _ in range(4 * workers)]
     unlucky.turn("Mia waves.")

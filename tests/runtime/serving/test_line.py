@@ -166,22 +166,6 @@ def test_places_and_estimates_count_all_workers(two: SimulatedServer) -> None:
     assert last.client.heard[-1].fields["estimate_s"] == 6.0, "all six, one after the other"
 
 
-def test_the_turn_that_a_worker_died_of_waits_for_the_next_one_and_the_others_do_not(two: SimulatedServer) -> None:
-    lost, _, third = play(two, "one", "two", "three")
-    two.says("state", seq=1)
-    two.dies(two.workers[0], back=False)
-    assert given(two) == [[], ["two", "three"]], "what was next there is taken back"
-    two.finish(two.workers[1])
-    two.finish(two.workers[1])
-    assert third.client.kinds()[-1] == "done" and given(two) == [[], []], "it may kill this one too"
-    two.workers[0].serving = True
-    two.tick()
-    again = next(worker for worker in two.workers if worker.given)
-    two.says("state", again, seq=1)
-    two.finish(again)
-    assert lost.client.kinds()[1:] == ["accepted", "state", "restarting", "done"], "nothing twice"
-
-
 def test_a_turn_that_takes_far_too_long_holds_up_nobody(two: SimulatedServer) -> None:
     play(two, "first")
     two.finish()

@@ -170,9 +170,7 @@ def lost_turns(disk: Disk, folder: Path, chance: random.Random) -> int:
     return lost
 
 
-def test_a_power_cut_at_any_write_loses_no_turn_that_was_done(
-    memory_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_power_cut_at_any_write_loses_no_done_turn(memory_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, chance = Disk(), random.Random(3)
     record(disk, memory_folder / "recorded", monkeypatch)
     monkeypatch.setattr(store, "boot_id", lambda: "after")

@@ -42,9 +42,7 @@ def test_a_bare_command_serves_with_the_defaults() -> None:
     check(ServeOptions())
 
 
-def test_every_setting_reaches_the_server_through_the_file_that_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_setting_survives_the_file_that_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = [name for name in FIELDS if getattr(EVERYTHING, name) == getattr(ServeOptions(), name)]
     assert not same
     written, printed = tmp_path / "serve.toml", tmp_path / "printed.toml"
@@ -91,9 +89,7 @@ def test_the_command_line_has_at_most_twenty_options_and_the_page_explains_every
         ("a = " + 5000 * "[", "not a readable TOML file; found "),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
-) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
     path = tmp_path / "serve.toml"
     path.write_text(text, encoding="utf-8")
     assert main(["serve", "--config", str(path), "--state-dir", str(tmp_path / "state")]) == 2

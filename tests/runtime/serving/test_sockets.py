@@ -42,9 +42,7 @@ def test_both_ports_are_had_or_none() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts what a connection has received")
-def test_who_sends_parts_without_end_is_closed_and_who_ends_his_messages_is_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_sends_parts_without_end_is_closed_who_ends_messages_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_sockets, "UNFINISHED_BYTES", 2**20)
     monkeypatch.setattr(server_sockets, "COUNT_S", 0.0)
     sockets = ServerSockets(ServeOptions(port=0))

@@ -220,9 +220,7 @@ class _Remembered:
 
 
 @pytest.mark.parametrize("window", [0, 2])
-def test_the_next_turn_is_given_the_scene_of_the_last_one_and_the_captions_of_its_window(
-    store: Store, window: int
-) -> None:
+def test_the_next_turn_gets_the_last_scene_and_the_captions_of_its_window(store: Store, window: int) -> None:
     session, _ = store.open("tiny", "f00d", 7, window)
     scenes = [Scene((name,), {"Mia": "party"}, "run", 2, "town", "day", "left", f"Caption {name}") for name in "ABC"]
     for turn, scene in enumerate(scenes, 1):
@@ -357,9 +355,7 @@ def test_what_sqlite_cannot_open_is_said(tmp_path: Path, case: str) -> None:
         Store(folder)
 
 
-def test_too_little_free_space_is_found_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_space_is_found_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(tmp_path, quota=Quota(min_free_bytes=10**6)) as store:
         session, _ = game(store)
         play(store, session.id, ["a"])

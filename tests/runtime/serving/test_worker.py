@@ -135,9 +135,7 @@ def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(worker: WorkerClien
     assert [turn["frames_sha256"] for turn in exported["turns"]] == hashes
 
 
-def test_turns_of_two_noise_versions_are_replayed_and_exported_each_by_its_own(
-    worker: WorkerClient, tmp_path: Path
-) -> None:
+def test_turns_of_two_noise_versions_are_replayed_and_exported_by_each(worker: WorkerClient, tmp_path: Path) -> None:
     game, played = Game(), list[bytes]()
     for text, version in zip(TEXTS[:2], (1, 2), strict=True):
         job = game.job(text, noise_version=version)

@@ -133,9 +133,7 @@ def say_ready(process: WorkerProcess, fingerprint: str, engines: str, steps: str
     process._handle_worker_message(b"peer", Message(READY, ready.to_fields()), 0.0)
 
 
-def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
-    process: WorkerProcess, tmp_path: Path, stuck: list[Stuck]
-) -> None:
+def test_a_worker_with_other_engines_plays_no_turn(process: WorkerProcess, tmp_path: Path, stuck: list[Stuck]) -> None:
     """Else a turn that is given to it after the first one died would have frames of both."""
     fingerprint = load(tmp_path / "tiny").fingerprint
     process.watch(0.0)

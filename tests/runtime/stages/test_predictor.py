@@ -21,9 +21,7 @@ def prompt_builder(tmp_path: Path) -> PromptBuilder:
     return PromptBuilder.from_bundle(fakes.write_bundle(tmp_path / "tiny"))
 
 
-def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(
-    prompt_builder: PromptBuilder, tmp_path: Path
-) -> None:
+def test_each_further_choice_is_fed_strength_and_fixed_tokens(prompt_builder: PromptBuilder, tmp_path: Path) -> None:
     part = fakes.FakePredictor(strengths=(5, -3, 0, 2))
     Predictor(part, prompt_builder).predict([], WAVE)
     added = json.loads((tmp_path / "tiny" / "added_tokens.json").read_text())

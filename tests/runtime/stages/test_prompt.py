@@ -70,9 +70,7 @@ def whole(prompt: Prompt) -> list[int]:
 
 
 @pytest.mark.parametrize("history_turns", [0, 2])
-def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
-    files: tuple[Path, Path], history_turns: int
-) -> None:
+def test_queries_see_each_other_for_the_shot_all_else_is_causal(files: tuple[Path, Path], history_turns: int) -> None:
     prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0)] * history_turns)
     turn, causal = prompt.turn, np.tri(prompt.turn.ids.shape[1], dtype=bool)
     assert turn.ids[0, turn.readout].tolist() == QUERIES

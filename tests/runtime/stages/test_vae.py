@@ -97,9 +97,7 @@ def test_one_number_that_is_not_finite_ends_the_turn(bundle: Bundle, where: str,
 
 @pytest.mark.parametrize("pixel_format", ["rgb24", "bgra32"])
 @pytest.mark.parametrize("index", [0, 8, 9, 16])
-def test_a_frame_that_shows_nothing_ends_the_turn_before_its_chunk_is_shown(
-    bundle: Bundle, index: int, pixel_format: str
-) -> None:
+def test_an_empty_frame_ends_the_turn_before_its_chunk_is_shown(bundle: Bundle, index: int, pixel_format: str) -> None:
     engines = plant(fakes.fake_engines(), FRAME, index=index)
     session, shown = Session.start(bundle, seed=7), []
     with pytest.raises(UnusableOutputError, match=rf"vae \(fp32\): frame {index} is empty; found \[0, 0, 0"):

@@ -197,9 +197,7 @@ def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay
             assert len(frames(sleeper.rest(again))) == 17
 
 
-def test_no_game_is_lost_when_the_gateway_is_killed_or_hangs_and_none_outlives_its_server(
-    bundle: Path, tmp_path: Path
-) -> None:
+def test_no_game_is_lost_when_a_gateway_dies_or_hangs_and_it_ends_with_its_server(bundle: Path, tmp_path: Path) -> None:
     soon = "from animegamer_rt.serving.server import gateway_process; gateway_process.SILENT_S = 4.0"
     with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:1", code=soon) as server:
         url = web(server.ready())

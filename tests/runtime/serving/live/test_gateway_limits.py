@@ -80,9 +80,7 @@ def small_server(app: Any = None, **options: Any) -> Iterator[int]:
     [(b"", b""), (b"", b"GET /"), (b"", POST), (b"", UPGRADE), (GET, b""), (GET, b"GET /"), (GET, POST)],
     ids=["silent", "header", "body", "bad upgrade", "kept alive", "second header", "second body"],
 )
-def test_a_request_that_takes_too_long_ends_its_connection(
-    monkeypatch: pytest.MonkeyPatch, whole: bytes, begun: bytes
-) -> None:
+def test_a_slow_request_ends_its_connection(monkeypatch: pytest.MonkeyPatch, whole: bytes, begun: bytes) -> None:
     monkeypatch.setattr(http_server, "REQUEST_S", 0.4)
     with small_server() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
         slow.sendall(whole)
@@ -247,9 +245,7 @@ def test_a_crowd_that_plays_nothing_gives_way_shuts_nobody_out_and_fills_no_log(
         assert sum(map(len, server.said)) < 2000 and not any("Traceback" in line for line in server.said)
 
 
-def test_logins_differ_and_end_with_the_server_and_wrong_passwords_are_few_while_those_inside_play_on(
-    bundle: Path, tmp_path: Path
-) -> None:
+def test_logins_differ_and_end_and_wrong_passwords_lock_nobody_inside_out(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     settings = {"web": "0", "web_password": str(tmp_path / "password")}
     with LiveServer(bundle, tmp_path / "state", **settings) as server:

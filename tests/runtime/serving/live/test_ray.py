@@ -37,9 +37,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClu
         yield cluster
 
 
-def test_games_outlive_workers_actors_and_nodes_that_are_killed(
-    bundle: Path, cluster: FakeCluster, tmp_path: Path
-) -> None:
+def test_games_outlive_killed_workers_actors_and_nodes(bundle: Path, cluster: FakeCluster, tmp_path: Path) -> None:
     first = cluster.add_node()
     with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, device="simulated:0.4") as server:
         with server.ready().client() as player:

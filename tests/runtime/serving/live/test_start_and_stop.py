@@ -44,9 +44,7 @@ print(sorted(name for name in sys.modules if any(name == b or name.startswith(b 
     assert done.stdout.strip() == "[]"
 
 
-def test_the_first_line_says_where_it_listens_and_until_the_worker_is_warm_only_turns_are_refused(
-    bundle: Path, tmp_path: Path
-) -> None:
+def test_the_first_line_says_where_it_listens_and_only_turns_wait_for_the_worker(bundle: Path, tmp_path: Path) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server, server.listening().client() as player:
         assert server.status()["state"] == "starting"
         game = player.open()
@@ -66,9 +64,7 @@ def test_the_first_line_says_where_it_listens_and_until_the_worker_is_warm_only_
 
 
 @pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGHUP"] * 2], ids=["asked to", "terminal and its shell close"])
-def test_a_server_that_ends_lets_accepted_turns_finish_and_refuses_new_ones(
-    bundle: Path, tmp_path: Path, signals: list[str]
-) -> None:
+def test_accepted_turns_finish_before_the_end_new_are_refused(bundle: Path, tmp_path: Path, signals: list[str]) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
         with server.ready().client() as one, server.client() as two, server.client() as three:
             first, second, third = one.open(), two.open(), three.open()
@@ -106,9 +102,7 @@ def test_a_second_ctrl_c_ends_at_once(bundle: Path, tmp_path: Path) -> None:
         assert store.get(game.session).turns == 0
 
 
-def test_other_addresses_need_keys_and_a_list_of_players(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_addresses_need_keys_and_players(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, keys = tmp_path / "state", tmp_path / "keys"
     code, said = refusal(bundle, state, "--host", "0.0.0.0")
     assert code == 2 and "animegamer-rt keys new server" in said and "--authorized-keys" in said
@@ -168,9 +162,7 @@ def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_
         assert frames(player.play(game))
 
 
-def test_a_disk_that_is_full_at_the_start_may_have_room_later(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_full_at_the_start_may_have_room(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "SCRIPTS", (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),))
     code, said = refusal(bundle, tmp_path / "state")
     assert code == TRY_AGAIN and "the disk is full" in said and "free disk space" in said and "Traceback" not in said
@@ -187,7 +179,7 @@ def until(channel: socket.socket, state: str) -> list[str]:
     return told
 
 
-def test_systemd_and_the_log_are_told_what_becomes_of_server_and_turns(
+def test_systemd_and_the_log_are_told_what_becomes_of_turns(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

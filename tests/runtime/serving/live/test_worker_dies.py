@@ -73,13 +73,8 @@ def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
         assert "sent nothing" in mortal.status()["worker"]["last_error"]
 
 
-def test_a_worker_that_always_dies_costs_the_turn_and_one_that_cannot_start_degrades_the_server(
-    bundle: Path, tmp_path: Path
-) -> None:
-    with (
-        LiveServer(bundle, tmp_path / "state", device="simulated:0.8") as server,
-        server.ready().client() as player,
-    ):
+def test_a_worker_that_dies_costs_a_turn_one_that_cannot_start_degrades_a_server(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.8") as server, server.ready().client() as player:
         game = player.open()
         assert frames(player.play(game, "Mia waves.", turn_id="kept"))
         turn = player.begin(game, "Tobo runs.")
