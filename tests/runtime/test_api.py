@@ -69,6 +69,7 @@ def test_turn_is_its_stream_put_together(player: Player) -> None:
     frames = [event.frame for event in events if isinstance(event, FrameReady)]
     assert clip.frames.dtype == np.uint8 and (clip.frames == np.stack(frames)).all()
     assert isinstance(events[0], StatePredicted) and isinstance(events[-1], Done)
+    assert [event.sequence for event in events] == list(range(len(events)))
     assert (clip.state, clip.character, clip.shown) == (events[0].game_state, events[0].character, events[0].shown)
     assert (clip.turn, clip.instruction, clip.fps) == (1, WAVE, 8)
 

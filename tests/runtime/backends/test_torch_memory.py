@@ -197,6 +197,11 @@ def read(network: nn.Module) -> nn.Module:
     return network
 
 
+RUN: dict[tuple[object, ...], tuple[int, int]] = {}
+"""Part and all that its memory depends on -> the most that it took, and what did not fit into the block: each is run
+once, whatever card comes first."""
+
+
 def held(card: float, products: torch.dtype | None, light: bool, kernels: bool) -> Held:
     """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn.
 
@@ -233,11 +238,17 @@ def held(card: float, products: torch.dtype | None, light: bool, kernels: bool) 
             _, caches = parts.vae.first(latent, (0, 1, 2), False)
             parts.vae.next(latent[:, :2], caches, (0, 1, 2), False)
 
-        for name, work in (("predictor", prompt), ("denoiser", denoise), ("vae", paint)):
-            counted.peak, before, counted.block = counted.live, counted.live, Block(torch_device.block)
-            work()
-            running[name] = counted.peak - before
-            over += counted.block.over if name != "predictor" else 0
+        for name, work, depends in (
+            ("predictor", prompt, ["embeddings" in parts.device]),
+            ("denoiser", denoise, [products, light, torch_device.block]),
+            ("vae", paint, [parts.device.partition("vae in slices")[1:], light, torch_device.block]),
+        ):
+            if (key := (name, *depends)) not in RUN:
+                counted.peak, before, counted.block = counted.live, counted.live, Block(torch_device.block)
+                work()
+                RUN[key] = counted.peak - before, counted.block.over if name != "predictor" else 0
+            running[name], too_much = RUN[key]
+            over += too_much
         weights = {
             name: sum(weight.nbytes for weight in (*network.parameters(), *network.buffers()))
             for name, network in by_name.items()
@@ -287,9 +298,8 @@ def test_card_holds_a_turn_at_full_size_as_the_table_says(
     assert turn.together + turn.fragments <= gb * 1e9 - DRIVER_AND_LIBRARIES
     said = gpu_memory.with_torch(full, "turbo" if light else "exact", name, gb * 1e9)
     assert said.peak_bytes == pytest.approx(turn.together + DRIVER_AND_LIBRARIES, rel=0.05)
-    assert said.kept == pytest.approx(turn.kept, rel=0.02) and said.prompt == pytest.approx(
-        turn.running["predictor"], rel=0.25
-    )
+    assert said.kept == pytest.approx(turn.kept, rel=0.02)
+    assert said.prompt == pytest.approx(turn.running["predictor"], rel=0.25)
     parts = [("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")]
     rows = [
         f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |"
