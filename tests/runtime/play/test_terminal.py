@@ -21,6 +21,7 @@ from rich.console import Console
 
 import fakes
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import InstructionError
 from animegamer_rt.events import FrameReady, StageSeconds, StatePredicted
 from animegamer_rt.play.terminal import Terminal
 from animegamer_rt.state.game import CharacterState, GameState
@@ -172,6 +173,12 @@ class Screen:
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._kept.getvalue().decode(self._file.encoding))
 
 
+def predicted(character: CharacterState) -> StatePredicted:
+    quiet = GameState(motion_level=1, social=0, entertainment=0, stamina=0)
+    about = {"game_state": quiet, "character": character, "shown": character, "motion_scope": 0.0, "history_turns": 0}
+    return StatePredicted(session="game", turn=1, sequence=0, shot=np.zeros((226, 4), np.float32), **about)
+
+
 def finish_turn(terminal: Terminal) -> None:
     with terminal.turn():
         for index, frame in enumerate(FRAMES):
@@ -194,17 +201,20 @@ def test_clips_are_shown_only_where_colours_and_blocks_are(bundle: Bundle, scree
 @pytest.mark.parametrize(("encoding", "bar"), [("utf-8", "█" * 5 + "░" * 15), ("ascii", "#" * 5 + "." * 15)])
 def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encoding: str, bar: str) -> None:
     screen = Screen(encoding)
-    state = CharacterState(stamina=25)
-    event = StatePredicted(
-        session="game",
-        turn=1,
-        sequence=0,
-        game_state=GameState(motion_level=1, social=0, entertainment=0, stamina=0),
-        character=state,
-        shown=state,
-        motion_scope=0.0,
-        history_turns=0,
-        shot=np.zeros((226, 4), np.float32),
-    )
-    Terminal(bundle, preview=False, console=screen.console).show(event)
+    Terminal(bundle, preview=False, console=screen.console).show(predicted(CharacterState(stamina=25)))
     assert bar in screen.text and "?" not in screen.text
+
+
+def test_changes_are_counted_from_the_last_turn_that_was_not_stopped(bundle: Bundle) -> None:
+    screen = Screen()
+    terminal = Terminal(bundle, preview=False, console=screen.console)
+    terminal.show(predicted(CharacterState(stamina=25)))
+    terminal.turn_stopped(1)
+    terminal.show(predicted(CharacterState(stamina=25)))
+    assert screen.text.count(" 25  -25") == 2
+
+
+def test_lines_break_between_words(bundle: Bundle) -> None:
+    screen = Screen()
+    Terminal(bundle, preview=False, console=screen.console).refused(InstructionError("word " * 30))
+    assert {word for line in screen.text.splitlines() for word in line.split()} == {"error:", "word"}

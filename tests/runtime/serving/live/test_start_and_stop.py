@@ -194,6 +194,9 @@ def test_systemd_and_the_log_are_told_what_becomes_of_turns(
                 game = player.open()
                 seconds = player.play(game)[-1].fields["seconds"]["total"]
                 assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
+                turn = player.begin(game)
+                player.ask("cancel", {"token": game.token}, session=game.session, control=True)
+                assert error_code(player.rest(turn)) == "cancelled"
                 until(manager, "WATCHDOG=1")
                 turn = player.begin(game)
                 player.until(turn, "state")
@@ -213,7 +216,8 @@ def test_systemd_and_the_log_are_told_what_becomes_of_turns(
             server.process.wait()
     told = [line.split(maxsplit=1)[1].strip() for line in server.said if f"session {game.session}" in line]
     assert told[0] == f"INFO turn done (session {game.session}, turn 1, seconds {round(seconds, 3)})"
-    assert told[1] == f"WARNING turn failed: deadline (session {game.session}, turn 2)" and len(told) == 3
+    assert told[1] == f"WARNING turn failed: deadline (session {game.session}, turn 2)"
+    assert told[2] == f"INFO turn ended: cancelled (session {game.session}, turn 2)" and len(told) == 4
 
 
 def test_a_socket_of_systemd_without_a_file_is_told_too() -> None:
