@@ -55,7 +55,7 @@ check: $(VENV)/.dev  ## ruff, mypy --strict (also as on Windows), the import lay
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 runtime export/animegamer_export client/python
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 runtime benchmarks/bench export/animegamer_export client/python
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## put imports and layout in order

@@ -223,7 +223,9 @@ def read_machine() -> Reading:
     times = psutil.cpu_times()._asdict()
     processors = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))  # part of user
     idle, stolen = times["idle"] + times.get("iowait", 0.0), times.get("steal", 0.0)
-    boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None
+    boot: float | None = None
+    if sys.platform == "linux":
+        boot = time.clock_gettime(time.CLOCK_BOOTTIME)
     return Reading(
         at=time.monotonic(),
         own=time.process_time(),
