@@ -114,6 +114,8 @@ def play_live(
             if running is not None and running.done():
                 took = max(0.7 * took, clock() - began)
                 ready, running = _clip(running, screen, asked), None
+                if asked and ready is None:  # it was refused, or took a turn back
+                    screen.coming(sentences[0] if sentences else "")
             lead = LEAD_SECONDS + 1.5 * took
             if running is None and ready is None and (sentences or len(pictures) / fps <= lead):
                 asked, began = bool(sentences), clock()

@@ -43,6 +43,7 @@ class Scripted(Executor):
         self.pictures: list[float] = []
         self.begun: list[tuple[str, bool, float]] = []
         self.refusals: list[str] = []
+        self.waiting = ""
 
     def clock(self) -> float:
         return self.now
@@ -65,7 +66,7 @@ class Scripted(Executor):
         self.pictures.append(self.now)
 
     def coming(self, text: str) -> None:
-        pass
+        self.waiting = text
 
     def refused(self, error: InstructionError) -> None:
         self.refusals.append(str(error))
@@ -120,6 +121,12 @@ def test_clips_follow_each_other_and_a_sentence_comes_with_the_next(played: Play
     assert texts[0].startswith(("Mia", "Tobo")) and " the " in texts[0]
     assert sum(text.startswith("Now") for text in texts) >= 4 and len(texts) == 10
     assert kept(played)[: len(texts)] == texts
+
+
+def test_undo_takes_the_last_sentence_back_and_waits_no_longer(played: PlayedGame) -> None:
+    scripted = live(played, {3.0: "Tobo waves", 9.0: "undo", 20.0: None})
+    assert "Tobo waves" not in kept(played)
+    assert scripted.waiting == "" and not scripted.refusals
 
 
 def test_slow_engines_hold_the_last_picture_and_go_on(played: PlayedGame) -> None:
