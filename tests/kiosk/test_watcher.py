@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,9 +14,8 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from fake_browser import FakeBrowser, FakeCommands
 
-from animegamer_kiosk.browser import Browser
+from animegamer_kiosk.browser import Browser, Page
 from animegamer_kiosk.config import KioskConfig
 from animegamer_kiosk.ladder import Action, Ladder, Picture, Seen
 from animegamer_kiosk.loopback import open_local
@@ -23,6 +23,53 @@ from animegamer_kiosk.machine import Machine
 from animegamer_kiosk.operator_page import OperatorPage, Report
 from animegamer_kiosk.watcher import Watcher
 from animegamer_rt import __version__
+
+PAGE, WAITING = "http://127.0.0.1:8080/?kiosk", "http://127.0.0.1:8090/waiting"
+
+
+class FakeBrowser:
+    """Shows what `picture` and `idle_s` say; `done` lists what it was told to do."""
+
+    def __init__(self) -> None:
+        self.picture = Picture.MOVES
+        self.idle_s: float | None = None
+        self.done: list[str] = []
+
+    def look(self) -> tuple[Picture, Page | None]:
+        return self.picture, Page(PAGE, self.idle_s, b"")
+
+    def reset(self) -> bool:
+        self.done.append("reset")
+        self.idle_s = None
+        return True
+
+    def attract(self) -> bool:
+        self.done.append("attract")
+        return True
+
+
+class FakeCommands:
+    """Stands in for systemctl and journalctl. `done` lists the commands that change something."""
+
+    def __init__(self, fail: bool = False) -> None:
+        self.done: list[str] = []
+        self.fail = fail
+        self.stopped: set[str] = set()
+
+    def __call__(self, command: Sequence[str]) -> str:
+        line = " ".join(command)
+        if self.fail:
+            raise subprocess.CalledProcessError(1, line)
+        if "--property=ActiveState" in line:
+            return "inactive\n" if command[-1] in self.stopped else "active\n"
+        if "--property=MainPID" in line:
+            return "0\n"
+        if command[0] == "journalctl":
+            return "2026-11-25T12:00:00 host <b>worker died</b>\n"
+        self.done.append(line)
+        (self.stopped.add if "stop" in command else self.stopped.discard)(command[-1])
+        return ""
+
 
 NOON = datetime(2026, 11, 25, 12)
 

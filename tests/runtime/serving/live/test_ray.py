@@ -3,19 +3,21 @@ lacks is said in a line."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import zmq
 from client.conformance.ports import ReservedPorts
 from live_server import LiveServer, frames, until_timeout
-from ray_clusters import FakeCluster
 
 import fakes
 from animegamer_rt import __version__
@@ -25,6 +27,59 @@ from animegamer_rt.serving.cluster.node import NodeJob, find_bundle, run_worker
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.ray_host import RayCluster, own_address, resources
 from animegamer_rt.serving.server.sockets import ServerSockets
+
+FAKE_RAY = Path(__file__).parents[3] / "fakes" / "fake_ray"
+
+
+class FakeCluster:
+    """The cluster that the package in tests/fakes/fake_ray sees in the place of Ray's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self._number = folder / "cluster.json", 0
+        self._described: dict[str, Any] = {"nodes": {}, "refused": ""}
+        self._write()
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._door.getsockname()[1]}"
+        self.environment = {
+            "FAKE_RAY": str(self._file),
+            "PYTHONPATH": os.pathsep.join([str(FAKE_RAY), os.environ.get("PYTHONPATH", "")]),
+        }
+
+    def add_node(self) -> str:
+        self._number += 1
+        self._described["nodes"][f"node-{self._number}"] = 1
+        self._write()
+        return f"node-{self._number}"
+
+    def kill_node(self, node: str) -> None:
+        del self._described["nodes"][node]
+        self._write()
+
+    def workers(self, server: int) -> list[psutil.Process]:
+        """The processes that own engines. server: its process id."""
+        found = []
+        for process in psutil.Process(server).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "animegamer_rt.serving.worker" in process.cmdline():
+                    found.append(process)
+        return found
+
+    def refuse(self, text: str) -> None:
+        """Joining fails with this error from now on."""
+        self._described["refused"] = text
+        self._write()
+
+    def _write(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(self._described))
+        new.replace(self._file)
+
+    def __enter__(self) -> FakeCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._door.close()
+
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the cluster in the place of Ray forks")
 
