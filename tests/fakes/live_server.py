@@ -306,9 +306,8 @@ def error_code(messages: list[Message] | Message) -> str:
 def frames(messages: Sequence[Message]) -> list[bytes]:
     """The pictures of a turn; fails unless its events are numbered without a gap and it is done."""
     events = [message for message in messages if message.seq is not None]
-    assert [message.seq for message in events] == list(range(len(events))), [
-        (message.type, message.seq) for message in events
-    ]
+    numbered = [(message.type, message.seq) for message in events]
+    assert [seq for _, seq in numbered] == list(range(len(events))), numbered
     assert events[-1].type == "done", events[-1]
     pictures = [bytes(message.buffers[0]) for message in events if message.type == "frame"]
     assert len(pictures) == 17

@@ -184,9 +184,8 @@ def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path:
 
 def test_guesses_at_the_key_are_bounded_and_no_site_frames_the_page(tmp_path: Path) -> None:
     with _page(tmp_path, key=True) as (url, _browser, commands):
-        wrong, right = (
-            "Basic " + base64.b64encode(f"staff:{key}".encode()).decode() for key in ("a-guess", "a-long-enough-key")
-        )
+        keys = (b"staff:a-guess", b"staff:a-long-enough-key")
+        wrong, right = ("Basic " + base64.b64encode(key).decode() for key in keys)
         answers = [_refused(url + "/state.json", Authorization=wrong) for _ in range(40)]
         assert answers == [401] * 30 + [429] * 10
         assert _refused(url + "/do/reboot", "POST", Authorization=right, **{"X-Animegamer": "1"}) == 429

@@ -60,7 +60,5 @@ def full(tmp_path: Path) -> Bundle:
     exact = replace(manifest.plans["exact"], plan=build_plan(even_timesteps(50)).to_dict())
     plans = {"exact": exact, "turbo": PlanEntry(rows.to_dict(), {"ssim": 0.97}, parts=TURBO)}
     geometry = replace(manifest.geometry, height=480, width=720, latent_height=60, latent_width=90, window_tokens=4096)
-    return replace(
-        bundle,
-        manifest=replace(manifest, geometry=geometry, parts=parts, files=files, sizes=SIZES, plans=plans),
-    )
+    about = replace(manifest, geometry=geometry, parts=parts, files=files, sizes=SIZES, plans=plans)
+    return replace(bundle, manifest=about)

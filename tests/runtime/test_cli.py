@@ -121,10 +121,8 @@ def typed(*words: str) -> int | str | None:
 
 
 def test_new_keys_print_who_gets_which_file_and_are_private(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, public, secret in (
-        ("server", "every player", "keep on the server"),
-        ("mia", "--authorized-keys folder", "mia only"),
-    ):
+    server, mia = ("server", "every player", "keep on the server"), ("mia", "--authorized-keys folder", "mia only")
+    for name, public, secret in (server, mia):
         assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
         first, second = capsys.readouterr().out.splitlines()
         assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
@@ -155,10 +153,8 @@ def test_command_whose_library_is_missing_says_what_to_install(
     add_command(monkeypatch, command)
     assert main(["extra"]) == 2
     error = capsys.readouterr().err
-    assert (
-        error.startswith("error: a library needed by the command 'extra' is missing")
-        and "pip install -e '.[cpu,export]'" in error
-    )
+    assert error.startswith("error: a library needed by the command 'extra' is missing")
+    assert "pip install -e '.[cpu,export]'" in error
 
 
 def test_module_and_script_are_the_same_command() -> None:
@@ -222,11 +218,9 @@ def test_square_brackets_are_shown_and_not_obeyed(
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "[old]"))
     written = fakes.write_bundle(tmp_path / "[old]" / "[red]")
     write_manifest(written.folder, replace(written.manifest, description="a [/b]undle"))
-    for options, words in (
-        (["info", str(written.folder)], ["[old]/[red]", "a[/b]undle"]),
-        (["info", "--list"], ["[red]"]),
-    ):
-        assert main(options) == 0
+    shows = {str(written.folder): ["[old]/[red]", "a[/b]undle"], "--list": ["[red]"]}
+    for option, words in shows.items():
+        assert main(["info", option]) == 0
         shown = "".join(capsys.readouterr().out.split())
         assert all(word in shown for word in words)
 

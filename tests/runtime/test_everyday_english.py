@@ -38,9 +38,8 @@ def test_nine_of_ten_everyday_turns_are_understood(reader: InstructionReader) ->
     for line in lines:
         before = None if line["turn"] == 1 else scene
         scene, earlier = reader.read(Instruction(line["say"]), before, earlier).scene, before
-        right += all(
-            _agrees(line[field], field, scene) for field in ("who", "motion", "place", "night") if field in line
-        )
+        said = {"who", "motion", "place", "night"} & line.keys()
+        right += all(_agrees(line[field], field, scene) for field in said)
     assert right / len(lines) >= 0.88
 
 
@@ -70,14 +69,7 @@ def _agrees(asked: object, field: str, scene: Scene) -> bool:
     ("before", "text", "people", "motion", "place", "hour"),
     [
         ("", "the fox is having a little dance by the sea", ("Tofi",), "dance", "beach", "day"),
-        (
-            "Tofi dances at the beach",
-            "make it night pls, and bixo comes too",
-            ("Tofi", "Bixo"),
-            "dance",
-            "beach",
-            "night",
-        ),
+        ("Tofi dances at sea", "make it night pls, and bixo comes too", ("Tofi", "Bixo"), "dance", "beach", "night"),
         ("Mirel walks in the forest", "stop walking, take a nap", ("Mirel",), "lie down", "forest", "day"),
         ("Dovan and Tofi run in the city", "the fox goes home", ("Dovan",), "run", "city", "day"),
         ("", "ZELKI FLIES ON A BROOM OVER THE DUNES!!!", ("Zelki",), "fly", "desert", "day"),

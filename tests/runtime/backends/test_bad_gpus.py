@@ -55,9 +55,8 @@ class Machine:
         (folder / "version.py").write_text(f"cuda: Optional[str] = {self.torch_cuda!r}\n", encoding="utf-8")
         find: Callable[..., Any] = importlib.util.find_spec
         spec = SimpleNamespace(origin=str(folder / "__init__.py"), submodule_search_locations=[str(folder)])
-        monkeypatch.setattr(
-            machine_checks.importlib.util, "find_spec", lambda name: spec if name == "torch" else find(name)
-        )
+        found = machine_checks.importlib.util
+        monkeypatch.setattr(found, "find_spec", lambda name: spec if name == "torch" else find(name))
         for name, stand_in in self._torch().items():
             monkeypatch.setattr(torch.cuda, name, stand_in)
         plain = torch.ones
@@ -123,18 +122,8 @@ BAD = {
     "no CUDA": (Machine(torch_cuda=None), "built without CUDA; .*pytorch.org", "torch", "was built without CUDA"),
     "old GPU": (PASCAL, "built for other GPUs; .*install a build for this GPU", "torch", "found sm61; expected sm75"),
     "hidden GPU": (Machine(start="No CUDA GPUs are available"), "finds no NVIDIA GPU; .*CUDA_VISIBLE_DEVICES", "", ""),
-    "full": (
-        FULL,
-        r"too little free memory .*0\.0 GiB free.*programs that nvidia-smi lists",
-        "memory",
-        "0.0 GiB are free",
-    ),
-    "full to the brim": (
-        BRIM,
-        "full before anything was loaded; .*nvidia-smi lists them",
-        "gpu",
-        "0.0 of 24.0 GiB free",
-    ),
+    "full": (FULL, r"too little free memory .*0\.0 GiB free.*that nvidia-smi lists", "memory", "0.0 GiB are free"),
+    "no byte free": (BRIM, "full before anything was loaded; .*nvidia-smi lists them", "gpu", "0.0 of 24.0 GiB free"),
     "taken": (Machine(code=46), "another program uses the GPU exclusively; .*nvidia-smi -c DEFAULT", "", ""),
     "updated": (Machine(code=803), "its older module still runs; .*restart the machine", "", ""),
 }
@@ -169,11 +158,7 @@ def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
 
 KERNELS = {
     "other CUDA": (None, "not a compatible kernel library; found", "rebuild it: make kernels"),
-    "other GPU": (
-        SimpleNamespace(has_cuda=True, runs_here=False, path="k"),
-        "k was built for other GPUs",
-        "make kernels",
-    ),
+    "other GPU": (SimpleNamespace(has_cuda=True, runs_here=False, path="k"), "k was built for other GPUs", "kernels"),
 }
 
 

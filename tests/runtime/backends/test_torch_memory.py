@@ -285,9 +285,7 @@ CARDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("gb", "name", "products", "light", "words"), CARDS, ids=[f"{gb}-gb-{name}" for gb, name, *_ in CARDS]
-)
+@pytest.mark.parametrize(("gb", "name", "products", "light", "words"), CARDS, ids=lambda value: f"{value!s:.4}")
 def test_card_holds_a_turn_at_full_size_as_the_table_says(
     gb: int, name: str, products: torch.dtype | None, light: bool, words: str, as_on_a_gpu: None, full: Bundle
 ) -> None:
@@ -301,11 +299,8 @@ def test_card_holds_a_turn_at_full_size_as_the_table_says(
     assert said.kept == pytest.approx(turn.kept, rel=0.02)
     assert said.prompt == pytest.approx(turn.running["predictor"], rel=0.25)
     parts = [("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")]
-    rows = [
-        f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |"
-        for part, how in parts
-        if not light
-    ]
+    sizes = {part: f"{turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f}" for part, _ in parts}
+    rows = [f"| {part} {how} | {sizes[part]} |" for part, how in parts if not light]
     card = turn.kept, turn.running["predictor"], turn.block, turn.together, turn.host
     named = f"`{name}`, `turbo`" if light else f"`{name}`"
     rows.append(f"| {gb} GB | {named} | " + " | ".join(f"{size / GIB:.1f}" for size in card) + " |")

@@ -15,18 +15,11 @@ from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_rt.backends.onnxruntime import loader as ort_backend
 from animegamer_rt.backends.torch import loader as torch_backend
-from animegamer_rt.backends.torch import weight_names
+from animegamer_rt.backends.torch import rowwise_linear, weight_names
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
-from animegamer_rt.backends.torch.rowwise_linear import (
-    FP8,
-    INT8,
-    RowwiseLinear,
-    check_products,
-    probe_fp8,
-    quantize_rows,
-)
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear, probe_fp8, quantize_rows
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
@@ -116,7 +109,7 @@ def test_gpus_without_reliable_products_are_refused() -> None:
         (INT8, (8, 0), "2.9.1"),
         (torch.float16, (7, 5), "2.13.0"),
     ):
-        check_products(dtype, capability, version)
+        rowwise_linear.check_products(dtype, capability, version)
     for dtype, capability, version, said in (
         (FP8, (12, 0), "2.10.0+cu128", r"no FP8 products with row scales .* sm_120; expected torch >= 2\.11"),
         (FP8, (8, 6), "2.13.0", r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"),
@@ -125,7 +118,7 @@ def test_gpus_without_reliable_products_are_refused() -> None:
         (FP8, (8, 9), "2.11.0+cu128", r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"),
     ):
         with pytest.raises(BackendError, match=said):
-            check_products(dtype, capability, version)
+            rowwise_linear.check_products(dtype, capability, version)
 
 
 def test_fp8_product_that_is_missing_or_wrong_is_found_before_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:

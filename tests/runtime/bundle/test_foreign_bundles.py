@@ -41,9 +41,7 @@ def refused(capsys: pytest.CaptureFixture[str], *command: object) -> str:
 SIZES = ("height", "width", "latent_height", "shot_width", "frames", "fps", "latent_frames", "shot_tokens")
 
 
-@pytest.mark.parametrize(
-    "value", [0, -1, 10**12, 10**400, True, 1.5, None, "16", [16]], ids=lambda value: f"{value}"[:9]
-)
+@pytest.mark.parametrize("value", [0, -1, 10**12, 10**400, True, 1.5, None, "16", [16]], ids=lambda one: f"{one}"[:9])
 @pytest.mark.parametrize("place", [*(f"geometry/{name}" for name in SIZES), "geometry/window_tokens"])
 def test_impossible_size_is_named(folder: Path, capsys: pytest.CaptureFixture[str], place: str, value: object) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -108,9 +106,8 @@ def test_added_tokens_are_a_table_of_ids(folder: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize("location", ["hidden.weights", "../outside.weights", "denoiser.onnx", "./tokenizer.model"])
 def test_unlisted_weights_are_not_read(folder: Path, capsys: pytest.CaptureFixture[str], location: str) -> None:
     model = onnx.load(folder / "denoiser.onnx")
-    branch = onnx.helper.make_graph(
-        [], "inner", [], [], initializer=[onnx.TensorProto(name="w", dims=[1], data_type=1)]
-    )
+    weight = onnx.TensorProto(name="w", dims=[1], data_type=1)
+    branch = onnx.helper.make_graph([], "inner", [], [], initializer=[weight])
     tensor = branch.initializer[0]
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value=location)

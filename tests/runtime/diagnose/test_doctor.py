@@ -83,9 +83,8 @@ def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.Captur
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     assert main(["doctor", "--bundle", str(bundle.folder)]) == doctor.CANNOT_PLAY
     said = capsys.readouterr().out
-    assert (
-        said.startswith("Playing does not work: bundle.") and "tokenizer.model" in said and "restore the file" in said
-    )
+    assert said.startswith("Playing does not work: bundle.")
+    assert "tokenizer.model" in said and "restore the file" in said
 
 
 def absent(name: str) -> str:

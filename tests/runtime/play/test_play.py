@@ -42,9 +42,7 @@ def play(folder: Path, script: Path, out: Path, *options: str) -> tuple[int, dic
 
 def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, script = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny")).folder, tmp_path / "story.txt"
-    script.write_text(
-        "Mia waves wildly in a raincoat\nshe explodes, and it is night\nhello\nTobo runs\nundo\n", encoding="utf-8"
-    )
+    script.write_text("Mia waves wildly in a raincoat\nshe explodes, and it is night\nhello\nTobo runs\nundo\n")
     code, game = play(folder, script, tmp_path / "out", "--seed", "7")
     assert code == 0
     assert [turn["caption"] for turn in game["turns"]] == [

@@ -60,10 +60,8 @@ def test_what_a_picture_shows_is_told_before_the_first_turn(tmp_path: Path, caps
     options = ["--plan", "turbo", "--threads", "1", "--image", str(drawing), "--motion", "gently wave"]
     code, _ = play(Path("pocket"), tmp_path / "out", *options)
     said = capsys.readouterr().out
-    assert (
-        code == 0
-        and "in the picture: Mirel in everyday clothes waves gently, forest, day" in said.partition("turn 1 >")[0]
-    )
+    seen = "in the picture: Mirel in everyday clothes waves gently, forest, day"
+    assert code == 0 and seen in said.partition("turn 1 >")[0]
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,8 @@ def test_an_export_and_a_long_prediction_wait_for_others_after_each_part(store: 
             Path(job.fields["folder"]).mkdir(exist_ok=True)
             server.says("shots", shots={str(job.turn): SHOT})
         last = kind == "turn" or (kind == "export" and job.turn == 30)
-        server.says(
-            "finished" if last else "part",
-            **({"files": [], "seconds": {"total": 1.0, "predictor": 0.2}} if last else {}),
-        )
+        ended = {"files": [], "seconds": {"total": 1.0, "predictor": 0.2}}
+        server.says("finished" if last else "part", **(ended if last else {}))
         if server.job(polite) is None and len(order) < 20:
             polite.ask("replay", of_turn=1)
     assert all("polite" in order[start : start + 3] for start in range(2, 20)), "nobody waits for more than two parts"

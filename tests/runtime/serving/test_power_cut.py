@@ -163,9 +163,8 @@ def lost_turns(disk: Disk, folder: Path, chance: random.Random) -> int:
         for session, turns in disk.done.items():
             found = opened.get(session).turns if session in ids else 0
             assert found <= turns + 1
-            assert [turn.turn_id for turn in opened.turns(session, 1, found)] == [
-                f"id-{n}" for n in range(1, found + 1)
-            ]
+            ids_there = [turn.turn_id for turn in opened.turns(session, 1, found)]
+            assert ids_there == [f"id-{n}" for n in range(1, found + 1)]
             lost += max(0, turns - found)
     return lost
 

@@ -113,9 +113,7 @@ def test_a_connection_is_charged_to_its_key_or_to_the_address_that_the_gateway_p
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_too_few_descriptors_for_players_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (79, 79))
-    with pytest.raises(
-        ServerError, match=r"limit on open files.*found 79; expected 80 or more; raise the limit: ulimit -Hn"
-    ):
+    with pytest.raises(ServerError, match=r"limit on open files.*found 79; expected 80 or more; raise .*: ulimit -Hn"):
         raise_limit()
     monkeypatch.setattr("resource.getrlimit", lambda _: (80, 80))
     assert raise_limit() == 80

@@ -22,15 +22,7 @@ from animegamer_client import errors as client_errors
 from animegamer_rt.errors import AnimeGamerError, ConfigError, OutputError, ProtocolError
 from animegamer_rt.serving.wire import codec
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
-from animegamer_rt.serving.wire.codec import (
-    CLIENT_LIMITS,
-    SERVER_LIMITS,
-    WORKER_LIMITS,
-    Limits,
-    Message,
-    decode,
-    encode,
-)
+from animegamer_rt.serving.wire.codec import CLIENT_LIMITS, SERVER_LIMITS, Limits, Message, decode, encode
 from animegamer_rt.serving.wire.schema import CODES, MAX_LISTED, MESSAGES
 from animegamer_rt.state.game import STRENGTHS
 
@@ -72,7 +64,7 @@ def test_buffers_are_not_copied() -> None:
 def test_a_game_without_end_fits_a_job() -> None:
     log = [["Character: Mia; Motion: gently wave; Background: day town.", 2, 1, 0, -1]] * 100_000
     job = Message("job", {"log": log}, buffers=(bytes(1000),) * 16)
-    assert decode(encode(job), WORKER_LIMITS, check=False) == job
+    assert decode(encode(job), codec.WORKER_LIMITS, check=False) == job
 
 
 def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:

@@ -98,11 +98,8 @@ def test_every_event_is_one_that_a_client_may_be_sent(worker: WorkerClient, opti
     assert {(message.session, message.turn, message.parent) for message in [*said, end]} == {("s", 1, "j")}
     clips = [event.type for event in events].count("clip")
     frames = [] if options["codec"] == "mp4" else ["frame"] * 17
-    assert [message.type for message in said if message.type not in ("frame", "clip")] == [
-        "state",
-        *["progress"] * 3,
-        "turn_result",
-    ]
+    others = [message.type for message in said if message.type not in ("frame", "clip")]
+    assert others == ["state", *["progress"] * 3, "turn_result"]
     assert [event.type for event in events if event.type == "frame"] == frames
     last = [event.fields["last"] for event in of_type(events, "clip")]
     assert last == ([False] * (clips - 1) + [True] if options.get("clip") or options["codec"] == "mp4" else [])

@@ -64,9 +64,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @contextlib.contextmanager
 def playing(bundle: Bundle, *jobs: Message, concurrent_prediction: bool, fails_ahead: bool = False) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, TIMEOUT_S)
-    engines = replace(
-        fakes.fake_engines(predictor=predictor, denoiser=denoiser), concurrent_prediction=concurrent_prediction
-    )
+    engines = replace(fakes.fake_engines(predictor, denoiser), concurrent_prediction=concurrent_prediction)
     with running(Pipeline.open(bundle, engines), *jobs) as client:
         try:
             yield Play(client.socket, predictor, denoiser)

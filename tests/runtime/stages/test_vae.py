@@ -101,9 +101,8 @@ def test_an_empty_frame_ends_the_turn_before_its_chunk_is_shown(bundle: Bundle, 
     engines = plant(fakes.fake_engines(), FRAME, index=index)
     session, shown = Session.start(bundle, seed=7), []
     with pytest.raises(UnusableOutputError, match=rf"vae \(fp32\): frame {index} is empty; found \[0, 0, 0"):
-        for event in Pipeline.open(bundle, engines).run_turn(
-            session, Instruction("Mia waves."), pixel_format=pixel_format
-        ):
+        pipeline = Pipeline.open(bundle, engines)
+        for event in pipeline.run_turn(session, Instruction("Mia waves."), pixel_format=pixel_format):
             shown += [event.index] if isinstance(event, FrameReady) else []
     assert shown == ([] if index < 9 else list(range(9)))
     assert session.turns == 0

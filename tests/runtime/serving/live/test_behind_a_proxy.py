@@ -32,9 +32,8 @@ def _proxy(folder: Path, gateway: str, port: int) -> Iterator[ssl.SSLContext]:
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     names = ["-subj", f"/CN={SITE}", "-addext", f"subjectAltName=DNS:{SITE}"]
     kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-x509", "-days", "2"]
-    subprocess.run(
-        [str(OPENSSL), "req", *kind, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
+    made = [str(OPENSSL), "req", *kind, *names, "-keyout", key, "-out", certificate]
+    subprocess.run(made, check=True, capture_output=True)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     (folder / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\nhttp {{\naccess_log off;\n"

@@ -65,12 +65,8 @@ def test_a_browser_gets_the_pictures_that_a_program_gets(page: tuple[LiveServer,
 
 def test_the_page_comes_whole_and_asks_for_nothing_outside(page: tuple[LiveServer, str]) -> None:
     _, url = page
-    for name, content in (
-        ("", "text/html"),
-        ("page.js", "javascript"),
-        ("style.css", "text/css"),
-        ("attract.jpg", "image/jpeg"),
-    ):
+    kinds = {"": "text/html", "page.js": "javascript", "style.css": "text/css", "attract.jpg": "image/jpeg"}
+    for name, content in kinds.items():
         with urllib.request.urlopen(url + name) as answer:
             assert content in answer.headers["Content-Type"]
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]

@@ -40,18 +40,15 @@ def test_a_client_that_does_not_read_delays_no_other_and_can_replay(bundle: Path
             missed = received[gaps[-1]]
             have = next(n for n, message in enumerate([*missed, missed[-1]]) if message.seq != n) - 1
             game = games[turns.index(gaps[-1])]
-            rest = sleeper.rest(
-                sleeper.send("replay", {"token": game.token, "after_seq": have}, session=game.session, turn=1)
-            )
+            lacks = {"token": game.token, "after_seq": have}
+            rest = sleeper.rest(sleeper.send("replay", lacks, session=game.session, turn=1))
             assert len(frames([*missed[: have + 1], *rest])) == 17
 
 
 def test_many_that_do_not_read_together_stay_within_the_bound_of_all(bundle: Path, tmp_path: Path) -> None:
     limits = {"send_queue_mib": 8, "send_queues_mib": 16, "queue": 32, "turns_per_minute": 0}
-    with (
-        LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server,
-        ExitStack() as held,
-    ):
+    live = LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits)
+    with live as server, ExitStack() as held:
         server.ready()
         sleepers = [held.enter_context(server.client(configure=stalled)) for _ in range(12)]
         games = [sleeper.open() for sleeper in sleepers]

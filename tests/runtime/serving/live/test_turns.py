@@ -157,9 +157,8 @@ def test_an_export_is_whole_named_in_full_and_private_or_it_is_storage(bundle: P
         assert frames(player.play(game))
         *_, exported = player.rest(player.send("export", {"token": game.token}, session=game.session))
         folder = Path(exported.fields["folder"])
-        assert folder.is_absolute() and sorted(exported.fields["files"]) == sorted(
-            path.name for path in folder.iterdir()
-        )
+        there = sorted(path.name for path in folder.iterdir())
+        assert folder.is_absolute() and sorted(exported.fields["files"]) == there
         assert [path.name for path in folder.parent.iterdir()] == [folder.name]
         assert (state / "worker.log").stat().st_mode & 0o077 == 0
         folder.parent.rename(state / "away")

@@ -113,11 +113,8 @@ def test_a_worker_that_dies_costs_a_turn_one_that_cannot_start_degrades_a_server
 
 
 def test_a_worker_that_answers_but_fails_every_turn_is_replaced(bundle: Path, tmp_path: Path) -> None:
-    with (
-        LiveServer(bundle, tmp_path / "state", code=FAULTY) as server,
-        server.ready().client() as one,
-        server.client() as two,
-    ):
+    live = LiveServer(bundle, tmp_path / "state", code=FAULTY)
+    with live as server, server.ready().client() as one, server.client() as two:
         games = [(one, one.open(seed=21)), (two, two.open(seed=21))]
         expected = [frames(player.play(game, "Mia waves.")) for player, game in games]
         said = []
@@ -166,17 +163,12 @@ def test_games_play_beside_each_other_and_outlive_a_worker_that_is_killed(bundle
             heard = [one.until(turns[0], "progress"), two.until(turns[1], "progress")]
             for process in processes[:2]:
                 process.send_signal(signal.SIGKILL)
-            played = [
-                frames([*events, *client.rest(turn)])
-                for client, turn, events in zip((one, two), turns, heard, strict=True)
-            ]
+            played = [frames([*heard[n], *client.rest(turns[n])]) for n, client in enumerate((one, two))]
             assert played[0] == played[1], "the same bytes, whichever worker played them to the end"
         with urllib.request.urlopen(server.metrics, timeout=10) as page:
             said = page.read().decode()
-        counted = [
-            line.split()[-1] for line in said.splitlines() if line.startswith("animegamer_worker_restarts_total{")
-        ]
-        assert sorted(counted) == ["0.0", "1.0", "1.0"]
+        restarts = [line.split() for line in said.splitlines() if line.startswith("animegamer_worker_restarts_total{")]
+        assert sorted(count for _, count in restarts) == ["0.0", "1.0", "1.0"]
         status = server.status()
         assert status["worker"]["restarts"] == 2 and "pid" not in status["worker"]
         assert (tmp_path / "state" / "worker-3.log").is_file()
