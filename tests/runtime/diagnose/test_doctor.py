@@ -66,16 +66,11 @@ def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFix
     assert "no NVIDIA driver" in said.partition("Missing: optional")[2]
     assert "Broken" not in said and "GPU memory" not in said
     assert max(map(len, said.replace(str(Path.cwd()), "").splitlines())) <= 80
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--bundle", str(bundle.folder), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["can_play"] is True
-    names = [finding["what"] for finding in record["findings"]]
-    assert {"python", "gpu", "onnxruntime", "video", "bundle", "parts", "disk"} <= set(names)
-    assert record["verdict"].startswith("Playing works")
+    assert record["can_play"] is True and record["verdict"].startswith("Playing works")
+    found = {finding["what"] for finding in record["findings"]}
+    assert {"python", "gpu", "onnxruntime", "video", "bundle", "parts", "disk"} <= found
 
 
 def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,7 +148,7 @@ def test_the_memory_of_each_plan_is_foretold_for_a_card(full: Bundle) -> None:
         return finding
 
     small = about(8)
-    assert small.state == "ok" and small.found.endswith("--device torch --precision fp8: exact 10.1, turbo 7.3")
+    assert small.state == "ok" and small.found.endswith("--device torch --precision fp8: exact 9.9, turbo 7.1")
     assert about(6).state == "limited" and "lower precision" in about(6).do
 
 

@@ -42,14 +42,6 @@ def heavy(store: Store, turns: int = 2) -> str:
     return session.id
 
 
-def test_the_shots_that_the_next_turn_and_a_replay_of_the_last_one_need_stay(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        session, _ = game(store)
-        play(store, session.id, TEXTS)
-        assert kept(store, session.id) == [7, 8, 9, 10]
-        assert list(store.turn_context(session.id, 11).shots) == [8, 9, 10]
-
-
 def test_no_turn_of_a_long_game_is_far_from_shots_to_go_on_from(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         session, _ = game(store)

@@ -35,12 +35,7 @@ SEED, WINDOW = 7, 2
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies."]
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pipeline(bundle: Bundle) -> Pipeline:
     return Pipeline.open(bundle, open_engines(bundle, EngineConfig("simulated:0")))
 
@@ -52,18 +47,11 @@ def worker(pipeline: Pipeline) -> Any:
         assert client.play(Game().job(TEXTS[0], id="still alive"))[-1].type == "finished"
 
 
-@pytest.fixture(scope="module")
-def played(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The game of TEXTS as `animegamer-rt play` writes it."""
-    folder = tmp_path_factory.mktemp("game")
-    (folder / "story.txt").write_text("\n".join(TEXTS))
-    command = ["play", "--bundle", str(bundle.folder), "--instructions", str(folder / "story.txt")]
-    assert main([*command, "--seed", str(SEED), "--history-turns", str(WINDOW), "--out", str(folder / "out")]) == 0
-    game: dict[str, Any] = json.loads((folder / "out" / "game.json").read_text(encoding="utf-8"))
-    return game
-
-
-def test_turns_and_their_export_are_those_of_play(bundle: Bundle, played: dict[str, Any], tmp_path: Path) -> None:
+def test_turns_and_their_export_are_those_of_play(bundle: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text("\n".join(TEXTS))
+    play = ["play", "--bundle", str(bundle.folder), "--instructions", str(tmp_path / "story.txt")]
+    assert main([*play, "--seed", str(SEED), "--history-turns", str(WINDOW), "--out", str(tmp_path / "played")]) == 0
+    played = json.loads((tmp_path / "played" / "game.json").read_text(encoding="utf-8"))
     with running(Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1)))) as worker:
         game = Game(SEED, WINDOW)
         turns = [game.turn(worker, text) for text in TEXTS]

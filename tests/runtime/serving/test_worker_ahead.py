@@ -56,11 +56,6 @@ class Play(WorkerClient):
         self.predictor, self.denoiser = predictor, denoiser
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
-
-
 @contextlib.contextmanager
 def playing(bundle: Bundle, *jobs: Message, concurrent_prediction: bool, fails_ahead: bool = False) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, TIMEOUT_S)
@@ -80,7 +75,7 @@ def job(session: str, text: str = "Mia waves.") -> Message:
 JOBS = job("a"), job("b", "Tobo runs.")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def expected(bundle: Bundle) -> list[Any]:
     with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()

@@ -24,12 +24,6 @@ def eager(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
         yield server.ready()
 
 
-@pytest.fixture(scope="module")
-def plain(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(reading, tmp_path_factory.mktemp("plain"), device="cpu") as server:
-        yield server.ready()
-
-
 def counted(server: LiveServer, name: str) -> float:
     with urllib.request.urlopen(server.metrics, timeout=10) as page:
         lines = page.read().decode().splitlines()
@@ -60,8 +54,11 @@ def said(events: list[Message]) -> list[Any]:
     ]
 
 
-def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(eager: LiveServer, plain: LiveServer) -> None:
-    with eager.client(minor=2) as player, plain.client(minor=2) as other:
+def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(
+    eager: LiveServer, reading: Path, tmp_path: Path
+) -> None:
+    ours = LiveServer(reading, tmp_path / "plain", device="cpu")
+    with ours as plain, eager.client(minor=2) as player, plain.ready().client(minor=2) as other:
         game, same = player.open(seed=5), other.open(seed=5)
         for turn in (1, 2):
             number, texts = offer(player, game)
@@ -78,7 +75,7 @@ def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(eager: Liv
             for one, its in ((player, game), (other, same))
         ]
         assert [turn.pop("turn_id") for log in logs for turn in log] and logs[0] == logs[1] and len(logs[0]) == 3
-    assert counted(plain, "offered") == 0, "a server without --ahead offers nothing"
+        assert counted(plain, "offered") == 0, "a server without --ahead offers nothing"
 
 
 def test_a_line_that_a_game_wished_for_starts_without_waiting(bundle: Path, tmp_path: Path) -> None:
