@@ -15,6 +15,7 @@ from animegamer_rt import untrusted
 from animegamer_rt.errors import ConfigError
 
 T = TypeVar("T")
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
 
 
 def read_record(kind: type[T], data: object, where: str) -> T:
@@ -119,7 +120,7 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
         except OverflowError as error:
             raise ConfigError("out of range", where=where, found="a number of over 300 digits") from error
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise _mismatch(value, hint.__name__, where)
+        raise _mismatch(value, KINDS.get(hint, hint.__name__), where)
     return value
 
 

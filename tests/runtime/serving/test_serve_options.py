@@ -77,9 +77,9 @@ def test_the_command_line_has_at_most_twenty_options_and_the_page_explains_every
     [
         ("quque = 3", "unknown key 'quque'; did you mean 'queue'?"),
         ("queue = 0", "queue: out of range; found 0; expected 1 to 10000"),
-        ("queue = '3'", "queue: wrong type of value; found '3'; expected int"),
+        ("queue = '3'", "queue: wrong type of value; found '3'; expected a whole number"),
         ("quota_gib = nan", "quota_gib: out of range; found nan; expected 0.001 to 1e+06"),
-        ("port = 1979-05-27", "port: wrong type of value; found datetime.date(1979, 5, 27); expected int"),
+        ("port = 1979-05-27", "port: wrong type of value; found datetime.date(1979, 5, 27); expected a whole number"),
         ("keys = ''", "keys: not a path"),
         ("origins = 'https://x.org'", "origins: wrong type of value; found 'https://x.org'; expected a list"),
         ("engines = 'cpu'", "engines: not a table of settings; found str"),
