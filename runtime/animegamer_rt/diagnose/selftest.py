@@ -247,7 +247,7 @@ def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
         clip = game.turn(text)
         stages = {name: round(getattr(clip.seconds, name), 4) for name in (*PLAY_ROLES, "total")}
         rows.append({"plan": plan, "frames": len(clip.frames), "seconds": stages})
-        print(f"a turn, plan {plan}: {len(clip.frames)} frames in {clip.seconds.total:.2f} s")
+        print(f"turn {len(rows)}, plan {plan}: {len(clip.frames)} frames in {clip.seconds.total:.2f} s")
     return rows
 
 

@@ -185,9 +185,9 @@ def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interact
             try:
                 play_or_undo(game, text, terminal)
             except InstructionError as error:
-                if error.code != "not_understood":
+                if error.code not in ("not_understood", "undo"):
                     raise
-                terminal.refused(error)  # the lines after it may be understood
+                terminal.refused(error)  # the lines after it may be played
     finally:
         game.close()
         terminal.closing(game.folder)
