@@ -1,4 +1,4 @@
-"""`animegamer-rt bench`: what a record holds, and what is refused before measuring."""
+"""`animegamer-rt bench`: what a record holds, what is refused before measuring, and which card of several plays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fake_nvml import FakeNvml
 import animegamer_bench.run
 import fakes
 from animegamer_bench import machine
+from animegamer_bench.machine import open_card
 from animegamer_bench.records import write_record
 from animegamer_bench.turns import measure_turns
 from animegamer_rt.backends.interface import Engines
@@ -24,6 +25,7 @@ from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.profiling.nvml import open_nvml
 
 RUN = ("bench", "run")
 
@@ -65,6 +67,7 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["fingerprint"] is None  # of random weights it would say nothing
 
 
+@pytest.mark.usefixtures("fresh")
 def test_the_shipped_bundles_default_plan_is_compared_with_exact(tmp_path: Path) -> None:
     assert main(["bench", "run", "--turns", "1", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
@@ -141,3 +144,41 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
     said = capsys.readouterr()
     assert "cannot be written; found no space left on device" in said.err and not list(tmp_path.iterdir())
     assert json.loads(said.out.splitlines()[-1])["n"] == 1
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = ("GPU-a",)) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(cards, lacks))
+
+
+def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, cards=("GPU-a", "GPU-b"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert open_card() is None
+    for uuid in ("GPU-a", "GPU-b"):
+        card = open_card(uuid)
+        assert card is not None and card.facts()["name"] == f"Card {uuid}"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
+    card = open_card()
+    assert card is not None and card.facts()["name"] == "Card GPU-b"
+
+
+@pytest.mark.parametrize(
+    "lacks, cards, visible, said",
+    [
+        (("driver",), ("GPU-a",), "", "no NVIDIA driver (Not Supported)"),
+        ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
+        ((), ("GPU-a", "GPU-b"), "GPU-c", "does not know this GPU (Not Found)"),
+    ],
+)
+def test_a_card_that_cannot_be_asked_is_no_guess(
+    monkeypatch: pytest.MonkeyPatch, lacks: tuple[str, ...], cards: tuple[str, ...], visible: str, said: str
+) -> None:
+    fake(monkeypatch, *lacks, cards=cards)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    device, why_not = open_nvml()
+    assert device is None and said in why_not
+
+
+def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert open_nvml() == (None, "pynvml is not installed (pip install nvidia-ml-py)")

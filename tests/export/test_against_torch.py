@@ -38,7 +38,7 @@ from animegamer_rt.bundle.search import find
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser
-from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.encoder import Encoder
 
 
 def exported(folder: Path, source: ExportSource, precisions: dict[str, str], of: Manifest, **changes: Any) -> Bundle:
@@ -108,9 +108,9 @@ def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(
 
 
 def test_towers_are_held_to_torch_and_other_towers_are_named(tmp_path: Path) -> None:
-    write_t5(tmp_path / "t5")
-    write_open_clip(tmp_path / "clip")
-    size = EncoderSize(text_width=32, image_width=16, hidden=8)
+    size = TINY.encoder
+    write_t5(tmp_path / "t5", size.text_width, 2)
+    write_open_clip(tmp_path / "clip", size.image_width)
     source = replace(from_seed(0, "tiny"), towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
     towers, pocket = {"text_tower": "int8-qdq", "image_tower": "fp16"}, open_bundle(find("pocket"))
     bundle = exported(tmp_path, source, towers, pocket.manifest, provenance={}, reader=None)
@@ -118,8 +118,8 @@ def test_towers_are_held_to_torch_and_other_towers_are_named(tmp_path: Path) -> 
     assert failed_figures(figures) == []
     for name in towers:
         assert figures[name]["rounded_features_relative_error"] < 1e-5 < figures[name]["features_relative_error"]
-    write_t5(tmp_path / "t5", seed=5)
-    write_open_clip(tmp_path / "clip", seed=5)
+    write_t5(tmp_path / "t5", size.text_width, 2, seed=5)
+    write_open_clip(tmp_path / "clip", size.image_width, seed=5)
     other = replace(source, towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
     failed = failed_figures(compare_with_torch(bundle, other, list(towers)))
     assert {line.partition(":")[0] for line in failed} == set(towers)

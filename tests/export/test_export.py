@@ -1,74 +1,51 @@
-"""`animegamer-rt export` on random weights of tiny size: whole, killed, and asked for nonsense."""
+"""`animegamer-rt export` on random weights of tiny size: whole, killed, asked for nonsense; modules as ONNX files."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from project import run_command
+from torch import Tensor, nn
 from watching import FP16, Watching
 
 from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
+from animegamer_export.onnx_io.write import Case, Graph, check_outputs, round_to_fp16, write
 from animegamer_export.verify.bundles import SampleCounts, compare
-from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
-from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import ConfigError, OutputError
-from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.errors import BundleError, ConfigError
 
 PRECISIONS = {"predictor": "int8-qdq", "denoiser": "fp16", "vae": "fp32", "encoder": "fp16"}
 RANDOM = ["--random-weights", "0", "--size", "tiny"]
-
-
-def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
-    bundle = load(whole.folder)
-    assert bundle.manifest.origin == "random weights"
-    session = Session.start(bundle, seed=7)
-    pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1)), "fast")
-    frames = [
-        event.frame
-        for event in pipeline.run_turn(session, Instruction.parse("Mirel waves."))
-        if isinstance(event, FrameReady)
-    ]
-    assert np.stack(frames).shape == (17, 32, 48, 3)
-
-
-def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source: ExportSource) -> None:
-    class Full(Watching):
-        def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
-            if name == "denoiser":
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return super().step(name, size)
-
-    with pytest.raises(OutputError, match="the disk is full; free some space and run it again$"):
-        export(source, FP16, tmp_path / "b", Full())
-    assert list(tmp_path.iterdir()) == []
+EXPORTS = """
+import pathlib, sys
+from animegamer_rt import cli
+from tracing import each_network_traced_once
+with each_network_traced_once(pathlib.Path(sys.argv[1])):
+    cli.main(sys.argv[2:])
+"""
 
 
 @pytest.fixture(scope="module")
-def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Watching]:
+def after_a_kill(
+    source: ExportSource, traces: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Bundle, Watching]:
     """A bundle in other precisions than `whole`, exported where another export was killed."""
     folder = tmp_path_factory.mktemp("killed")
-    command = [sys.executable, "-m", "animegamer_rt", "export", "--random-weights", "0", "--size", "tiny"]
     process = subprocess.Popen(
-        [*command, "--out", str(folder / "b")],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-c", EXPORTS, str(traces), "export", *RANDOM, "--out", str(folder / "b")],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.DEVNULL,
     )
     written, deadline = folder / ".b.unfinished" / "predictor.weights", time.monotonic() + 600
@@ -83,7 +60,8 @@ def after_a_kill(source: ExportSource, tmp_path_factory: pytest.TempPathFactory)
 
 def test_a_killed_export_leaves_no_bundle_and_the_next_one_starts_again(after_a_kill: tuple[Bundle, Watching]) -> None:
     bundle, watching = after_a_kill
-    assert load(bundle.folder).manifest.parts == bundle.manifest.parts
+    written = load(bundle.folder).manifest
+    assert (written.parts, written.origin) == (bundle.manifest.parts, "random weights")
     assert [path.name for path in bundle.folder.parent.iterdir()] == ["b"]
     assert watching.steps == ["predictor", "denoiser", "vae", "encoder", "tokenizer"]
     assert not [path for path in bundle.folder.iterdir() if path.is_dir()]
@@ -130,3 +108,54 @@ def test_options_that_make_no_sense_are_refused_before_writing(tmp_path: Path, a
     with pytest.raises(ConfigError, match=text):
         run_command(add_command, [*arguments, "--out", str(tmp_path / "b")])
     assert not (tmp_path / "b").exists()
+
+
+class Doubled(nn.Module):
+    def __init__(self, linear: nn.Linear, factor: float) -> None:
+        super().__init__()
+        self.linear, self.factor = linear, factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.factor
+
+
+@pytest.fixture(scope="module")
+def linear() -> nn.Linear:
+    torch.manual_seed(0)
+    return round_to_fp16(nn.Linear(64, 64))
+
+
+@pytest.fixture(scope="module")
+def graphs(linear: nn.Linear) -> list[Graph]:
+    x = torch.randn(3, 64)
+    return [
+        Graph(name, Doubled(linear, factor), {"x": x}, ("y",), {"x": {0: "rows"}})
+        for name, factor in (("once", 1.0), ("twice", 2.0))
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(graphs: list[Graph], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("parts")
+    write(folder, graphs, "both.weights")
+    return folder
+
+
+def case(linear: nn.Linear, factor: float, rows: int) -> Case:
+    x = torch.randn(rows, 64)
+    with torch.no_grad():
+        return Case(f"{rows} rows", {"x": x}, {"y": linear(x) * factor})
+
+
+def test_a_part_that_computes_something_else_is_refused(folder: Path, linear: nn.Linear) -> None:
+    with pytest.raises(BundleError, match=r"twice\.onnx: outputs of onnxruntime and torch differ: y"):
+        check_outputs(folder, [("twice", case(linear, 2.01, 2))], 1e-5)
+
+
+def test_a_part_names_its_axes_and_no_source_file(folder: Path, graphs: list[Graph], tmp_path: Path) -> None:
+    parts = write(tmp_path, graphs[:1], "both.weights")
+    assert parts["once"].inputs == {"x": {"dtype": "float32", "shape": ["rows", 64]}}
+    assert parts["once"].outputs == {"y": {"dtype": "float32", "shape": ["rows", 64]}}
+    written = (tmp_path / "once.onnx").read_bytes()
+    assert b".py" not in written and str(Path(__file__).parent).encode() not in written
+    assert written == (folder / "once.onnx").read_bytes()  # the same bytes at every export

@@ -144,7 +144,7 @@ LOADS: dict[str, Callable[[Tree], object]] = {
     "floats that were trained on 4 bits": lambda t: t.settings(TRAINERS_CONFIG, quantization_config={"bits": 4}),
     "a trainer's tokenizer in other bytes": lambda t: (
         t.tokenizer(t.mllm, lambda model: setattr(model.trainer_spec, "model_prefix", "elsewhere")),
-        (t.mllm / "added_tokens.json").write_text('{"</s>": 2, "<frame_00000>": 300}'),
+        (t.mllm / "added_tokens.json").write_text('{"</s>": 2, "<frame_00000>": 404}'),
     ),
     "the vae as safetensors by SAT's name": lambda t: t.vae.write_bytes(
         save({k: v.contiguous() for k, v in torch.load(t.vae)["state_dict"].items()})
@@ -212,8 +212,8 @@ CONTENTS: dict[str, dict[str, bytes]] = {
         "a Xet pointer": b"# xet version 0",
     },
     "AnimeGamer/MLLM-Qiqi/added_tokens.json": {
-        r"other ids(?s:.*)<frame_00000> \(found 301, expected 300\)": b'{"<frame_00000>": 301}',
-        r"other ids(?s:.*)<mine> \(found 300, expected an id that the": b'{"<mine>": 300, "x": []}',
+        r"other ids(?s:.*)<frame_00000> \(found 405, expected 404\)": b'{"<frame_00000>": 405}',
+        r"other ids(?s:.*)<mine> \(found 404, expected an id that the": b'{"<mine>": 404, "x": []}',
     },
     "AnimeGamer/MLLM-Qiqi/tokenizer.model": {r"another tokenizer than .*/tokenizer\.model; pass": b"another"},
     "Mistral-7B-Instruct-v0.1/config.json": {

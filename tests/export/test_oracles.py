@@ -24,6 +24,7 @@ from counted_weights import scattered
 from torch import Tensor, nn
 
 import fakes
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.bundle.noise_schedule import even_timesteps, full_signal_levels, signal_levels, solver_coefficients
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -203,10 +204,23 @@ def test_schedule_is_the_sde_solver_of_diffusers() -> None:
         assert largest(ours, expected) < 1e-12, f"step {k}"
 
 
-def test_turns_of_the_libraries_networks_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_turns_of_the_libraries_networks_are_ours(
+    whole: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from benchmarks.peers import __main__ as peers
 
-    told = ["--plan", "fast", "--turns", "1", "--threads", "1", "--results", str(tmp_path)]
+    told = [
+        "--bundle",
+        str(whole.folder),
+        "--plan",
+        "fast",
+        "--turns",
+        "1",
+        "--threads",
+        "1",
+        "--results",
+        str(tmp_path),
+    ]
     assert peers.main(told) == 0, capsys.readouterr().err
     (path,) = tmp_path.iterdir()
     record = json.loads(path.read_text())

@@ -24,20 +24,16 @@ from animegamer_export.checkpoints.key_names import (
 )
 from animegamer_pocket.tokenizer import train_tokenizer
 from animegamer_pocket.world.sampling import sample_game
-from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
-from animegamer_rt.models.encoder import Encoder, EncoderSize
-from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 PICTURE = (32, 48)
 PREDICTOR_RANK, DENOISER_RANK = 32, 64
 
-
-PREDICTOR_SIZE = PredictorSize(hidden=64, layers=2, heads=2, kv_heads=1, mlp=128, vocabulary=0, shot_width=32)
-"""But for the vocabulary, which is the tokenizer's."""
-DENOISER_SIZE = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12)
-ENCODER_SIZE = EncoderSize(text_width=16, image_width=24, hidden=32)
-VAE_SIZE = TINY.vae  # so that one tracing serves both
+# Those of the tiny random model, so that one tracing serves both; the tokenizer gives the vocabulary.
+PREDICTOR_SIZE, DENOISER_SIZE, ENCODER_SIZE, VAE_SIZE = TINY.predictor, TINY.denoiser, TINY.encoder, TINY.vae
 
 
 def write_release(folder: Path) -> Path:
@@ -88,7 +84,7 @@ def write_diffusers_vae(folder: Path) -> None:
 
 def _write_tokenizer(mistral: Path) -> int:
     texts = [text for _ in range(20) for _, text in sample_game(random.Random(3), 5)]
-    train_tokenizer(texts, 300, mistral)
+    train_tokenizer(texts, 404, mistral)
     first: int = json.loads((mistral / "added_tokens.json").read_text(encoding="utf-8"))["<frame_00000>"]
     # The language model's own folder knows nothing of the release's tokens.
     (mistral / "added_tokens.json").unlink()

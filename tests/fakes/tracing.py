@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 from collections.abc import Iterator
@@ -14,20 +15,22 @@ import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+plain = torch.onnx.export
+registry = functools.cache(ONNXRegistry.from_torchlib)
 
 
 @contextlib.contextmanager
 def each_network_traced_once(folder: Path) -> Iterator[None]:
-    """torch takes most of an export's time at this size to trace: a network of other weights gets the same graph.
-
-    Stand-ins without memory are traced apart from weights.
-    """
-    plain = torch.onnx.export
+    """torch takes most of an export's time at this size to trace: a network of other weights gets the same graph."""
 
     def remembered(module: nn.Module, inputs: tuple[Tensor, ...], **options: Any) -> torch.onnx.ONNXProgram:
         held = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+        for value in held.values():
+            value.data = value.data.contiguous()  # as a stand-in without memory, it would be traced apart
         plainly = [{name: said for name, said in vars(part).items() if name[0] != "_"} for part in module.modules()]
-        shapes = [(value.shape, value.dtype, value.is_contiguous()) for value in (*inputs, *held.values())]
+        shapes = [(value.shape, value.dtype) for value in (*inputs, *held.values())]
         key = repr((module, plainly, shapes, list(held), options))
         file = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
         with file.with_suffix(".lock").open("w") as lock:
@@ -43,6 +46,7 @@ def each_network_traced_once(folder: Path) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.onnx, "export", remembered)
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(registry))  # a third of a second for each tracing
         yield
 
 

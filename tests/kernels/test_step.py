@@ -1,17 +1,19 @@
-"""guided_step against the model's own step."""
+"""guided_step against the model's own step, and noise against the runtime's own generator: the same bits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from kernel_results import Operators, Outputs, assert_close, case_id
 from torch import Tensor
 
-from animegamer_kernels import guided_step
+from animegamer_kernels import guided_step, noise
 from animegamer_rt.models.denoiser import DenoiserSize, Head
 from animegamer_rt.models.denoiser_step import advance
+from animegamer_rt.noise import Noise, load_table
 
 LATENTS = ("latent", "x0", "difference")
 # signal, sigma, guidance - 1, reuse, c_latent, c_x0, c_x0_prev, c_noise
@@ -77,3 +79,29 @@ def test_step_is_the_models_step(operators: Operators, case: Case) -> None:
     found, expected = run(case, operators), truth(case)
     for name in LATENTS:
         assert_close(name, found[name], expected[name], roundings=3)
+
+
+WEIGHTS = np.random.default_rng(3).standard_normal(7).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("seed", "turn", "first", "draws", "count"),
+    [
+        (7, 1, 3, 1, 480),
+        (2**64 + 5, 2**40, 1, 7, 17281),
+        (2**128 - 1, 2, 0, 4, 33),
+        (3, 9, 49, 2, 31),
+        (0, 1, 5, 2, 1),
+        (7, 1, 50, 0, 40),
+    ],
+)
+def test_noise_has_the_bits_of_the_runtimes(
+    operators: Operators, seed: int, turn: int, first: int, draws: int, count: int
+) -> None:
+    expected = Noise(seed, turn, first, WEIGHTS[:draws], (count,))
+    out, device = Outputs(operators.device), operators.device
+    found = out.new("noise", (count,), torch.float32)
+    key = torch.from_numpy(expected.key.view(np.int64)).to(device)
+    table = torch.tensor(load_table(), device=device)
+    noise(operators.library, key, table, first, expected.weights.tolist(), found)
+    np.testing.assert_array_equal(out.read()["noise"].numpy(), expected.array())

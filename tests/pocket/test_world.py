@@ -1,4 +1,4 @@
-"""The pocket world: what a scene renders to, the facts that follow from it, and its captions."""
+"""The pocket world: what a scene renders to, the facts that follow from it, its captions, its motion and its files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import dataclasses
 import itertools
 import math
 import random
+from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
 from animegamer_pocket.evaluation.motion import motion_amount
+from animegamer_pocket.world import clips as clip_files
 from animegamer_pocket.world.captions import caption, parse
 from animegamer_pocket.world.poses import clip_poses
 from animegamer_pocket.world.render import render
-from animegamer_pocket.world.sampling import sample_game, sample_scene
+from animegamer_pocket.world.sampling import sample_game, sample_scene, sample_scenes
 from animegamer_pocket.world.scene import (
     CHARACTERS,
     COLUMNS_PX,
@@ -163,3 +166,23 @@ def test_a_later_turn_keeps_what_is_unsaid() -> None:
     assert third.outfits == ("everyday",)
     dance = parse("Bixo and Mirel dance", [first, second])
     assert dance.outfits == ("everyday", "raincoat")
+
+
+STILL = np.full((17, 96, 144, 3), 90, np.uint8)
+
+
+def test_a_sliding_picture_moves_by_its_speed_and_a_still_one_not_at_all() -> None:
+    rng = np.random.default_rng(0)
+    noise = cv2.GaussianBlur(rng.integers(0, 255, (96, 200, 3)).astype(np.float32), (0, 0), 3)
+    wide = np.clip((noise - 128) * 6 + 128, 0, 255).astype(np.uint8)
+    clip = np.stack([wide[:, 2 * frame : 2 * frame + 144] for frame in range(17)])
+    assert motion_amount(clip) == pytest.approx(2.0, abs=0.3)
+    assert motion_amount(STILL) == 0.0
+
+
+def test_written_clips_read_back_and_depend_on_the_seed_only(tmp_path: Path) -> None:
+    scenes = sample_scenes(3, seed=8)
+    clip_files.write(scenes, tmp_path)
+    clips, read = clip_files.read(tmp_path)
+    assert read == scenes == sample_scenes(3, seed=8) and scenes != sample_scenes(3, seed=9)
+    assert isinstance(clips, np.memmap) and np.array_equal(clips, clip_files.render_many(scenes))

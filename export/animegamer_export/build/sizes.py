@@ -85,7 +85,7 @@ FULL = ModelSizes(
 """The published model (docs/MODEL.md; tests/golden/keys has its key lists)."""
 
 TINY = ModelSizes(
-    predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
+    predictor=PredictorSize(hidden=64, layers=2, heads=2, kv_heads=1, mlp=128, vocabulary=0, shot_width=32),
     denoiser=DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12),
     encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
     vae=VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0),
