@@ -13,6 +13,7 @@ from pathlib import Path
 from .client import Client, Game, Turn
 from .errors import ProtocolError, ServerRefused
 from .events import VALUES, Accepted, Clip, Done, Event, Progress, Restarting, State, Understood
+from .responses import Bundle
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
@@ -41,7 +42,7 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
         if game.running is not None:
             print_plain(f"turn {game.running.turn} is still running")
             _show(game.replay(game.running.turn), folder)
-        for text in _lines(game, interactive):
+        for text in _lines(game, bundle, interactive):
             try:
                 _show(game.turn(text), folder)
             except (ServerRefused, ProtocolError) as error:
@@ -83,12 +84,16 @@ def _shown(character: str) -> bool:
     return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def _lines(game: Game, interactive: bool) -> Iterator[str]:
+def _lines(game: Game, bundle: Bundle, interactive: bool) -> Iterator[str]:
     """The player's sentences, until the end of the input, `:quit`, or Ctrl-C at the prompt."""
     if interactive:
         with contextlib.suppress(ImportError):  # arrow keys and history, where Python has it
             import readline  # noqa: F401
-        print("Say who does what and where. Ctrl-C stops a turn; at the prompt it leaves the game, as does Ctrl-D.")
+        for name in ("people", "motions", "places"):
+            if words := getattr(bundle, name):
+                print_plain(f"{name:<9}{', '.join(words)}")
+        print("Say who does what and where. undo takes the last turn back, Ctrl-C stops a turn;")
+        print("at the prompt, Ctrl-C or Ctrl-D leaves the game.")
     while True:
         prompt = f"\nturn {game.turns + 1} > "
         if interactive:
