@@ -51,7 +51,7 @@ def game(player: Player) -> Game:
 
 def test_examples_in_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with animegamer_rt.open("pocket", plan="fast", threads=1) as player:
+    with animegamer_rt.open("pocket", plan="turbo", threads=1) as player:
         for module, examples in ((api, 14), (pipeline, 7)):
             given = {"player": player}
             assert doctest.testmod(module, extraglobs=given, optionflags=doctest.ELLIPSIS) == (0, examples)

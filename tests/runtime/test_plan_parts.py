@@ -54,7 +54,9 @@ def pocket(tmp_path: Path) -> Bundle:
 
 
 def frames(bundle: Bundle, engines: Engines, plan: str) -> Frames:
-    return Player(bundle, engines, plan=plan).start(seed=7).turn("Tofi waves.").frames
+    player = Player(bundle, engines, plan=plan)
+    player.pipeline.denoiser._plan = fakes.plan_with_reuse(2)
+    return player.start(seed=7).turn("Tofi waves.").frames
 
 
 def played(bundle: Bundle, config: EngineConfig, plan: str) -> Frames:

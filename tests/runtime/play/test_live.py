@@ -23,14 +23,14 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import InstructionError
 from animegamer_rt.play.command import PlayOptions, open_game
-from animegamer_rt.play.live import QUIET_TURNS, LiveGame, play_live
+from animegamer_rt.play.live import LiveGame, play_live
 from animegamer_rt.play.live_screen import LiveScreen, live_screen
 from animegamer_rt.play.played_game import PlayedGame
 from animegamer_rt.play.quiet import QuietWords
 from animegamer_rt.play.terminal import Terminal
 from animegamer_rt.stages.image import Picture
 
-FRAMES, FPS = 17, 8
+FRAMES, FPS, QUIET_TURNS = 17, 8, 5
 CLIP_SECONDS = FRAMES / FPS
 
 
@@ -135,9 +135,15 @@ def test_slow_engines_hold_the_last_picture_and_go_on(played: PlayedGame) -> Non
     assert all(after - before == pytest.approx(5.0, abs=0.2) for before, after in pairwise(begun))
 
 
-def test_nothing_grows_while_nobody_types(played: PlayedGame) -> None:
+@pytest.fixture
+def few_quiet_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until a live game goes back."""
+    monkeypatch.setattr("animegamer_rt.play.live.QUIET_TURNS", QUIET_TURNS)
+
+
+def test_nothing_grows_while_nobody_types(played: PlayedGame, few_quiet_turns: None) -> None:
     typed = 2.5 * CLIP_SECONDS
-    scripted = live(played, {typed: "Tobo waves", typed + 100 * CLIP_SECONDS: None})
+    scripted = live(played, {typed: "Tobo waves", typed + 20 * CLIP_SECONDS: None})
     texts = [text for text, _, _ in scripted.begun]
     assert len(texts) > 3 * QUIET_TURNS
     asked = texts.index("Tobo waves")
@@ -146,8 +152,10 @@ def test_nothing_grows_while_nobody_types(played: PlayedGame) -> None:
     assert len(record) <= asked + 1 + QUIET_TURNS and played.session.turns == len(record)
 
 
-def test_what_was_kept_can_be_played_again(played: PlayedGame, bundle: Bundle, tmp_path: Path) -> None:
-    live(played, {3.0: "Tobo waves", 40 * CLIP_SECONDS: None})
+def test_what_was_kept_can_be_played_again(
+    played: PlayedGame, few_quiet_turns: None, bundle: Bundle, tmp_path: Path
+) -> None:
+    live(played, {3.0: "Tobo waves", 12 * CLIP_SECONDS: None})
     script = tmp_path / "again.txt"
     script.write_text("\n".join(kept(played)), encoding="utf-8")
     command = ["play", "--bundle", str(bundle.folder), "--instructions", str(script), "--seed", "7"]
