@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import onnxruntime
 import pytest
 import torch
 from own_parts import add_plan
 
-import fakes
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
@@ -73,11 +71,6 @@ OLD = "PyTorch on CUDA, predictor bf16, denoiser fp8, vae bf16"
 """As it was stored before the other fields were."""
 
 
-@pytest.fixture
-def tiny(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -108,31 +101,31 @@ def test_every_field_of_an_identity_can_be_read_back() -> None:
     assert list(found) == ["engines", "library", "machine", "attention", "kernels", "parts", "settings", "rules"]
 
 
-def test_onnxruntime_says_its_version_processor_and_parts(tiny: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = open_engines(tiny).identity(tiny)
+def test_onnxruntime_says_its_version_processor_and_parts(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = open_engines(bundle).identity(bundle)
     found = named_fields(said)
     assert found["library"] == f"onnxruntime {onnxruntime.__version__}"
     assert re.fullmatch(r"predictor [0-9a-f]{12}, denoiser [0-9a-f]{12}, vae [0-9a-f]{12}", found["parts"])
     monkeypatch.setattr(host, "instruction_sets", lambda: ["avx2"])
-    assert "avx2" in named_fields(open_engines(tiny).identity(tiny))["machine"]
-    bundle = add_plan(tiny, changed=True)
-    one, other = (open_engines(bundle, plan=plan).identity(bundle) for plan in ("balanced", "x"))
+    assert "avx2" in named_fields(open_engines(bundle).identity(bundle))["machine"]
+    added = add_plan(bundle, changed=True)
+    one, other = (open_engines(added, plan=plan).identity(added) for plan in ("balanced", "x"))
     unlike = difference(one, other)
-    assert one == open_engines(bundle).identity(bundle) and unlike is not None and unlike[0].startswith("parts: ")
+    assert one == open_engines(added).identity(added) and unlike is not None and unlike[0].startswith("parts: ")
 
 
-def test_settings_of_the_manifest_belong_to_it_and_a_plan_that_others_play_does_not(tiny: Bundle) -> None:
-    said = open_engines(tiny).identity(tiny)
-    manifest = replace(tiny.manifest, compatibility=REFERENCE)
-    other = replace(tiny, manifest=manifest)
+def test_settings_of_the_manifest_belong_to_it_and_a_plan_that_others_play_does_not(bundle: Bundle) -> None:
+    said = open_engines(bundle).identity(bundle)
+    manifest = replace(bundle.manifest, compatibility=REFERENCE)
+    other = replace(bundle, manifest=manifest)
     unlike = difference(said, open_engines(other).identity(other))
-    assert unlike is not None and unlike[0].startswith("rules: ") and other.fingerprint == tiny.fingerprint
-    bundle = add_plan(tiny)
-    assert open_engines(bundle).identity(bundle) == said
+    assert unlike is not None and unlike[0].startswith("rules: ") and other.fingerprint == bundle.fingerprint
+    added = add_plan(bundle)
+    assert open_engines(added).identity(added) == said
 
 
-def test_threads_do_not_change_what_onnxruntime_is(tiny: Bundle) -> None:
-    one, two = (open_engines(tiny, EngineConfig(threads=threads)).identity(tiny) for threads in (1, 2))
+def test_threads_do_not_change_what_onnxruntime_is(bundle: Bundle) -> None:
+    one, two = (open_engines(bundle, EngineConfig(threads=threads)).identity(bundle) for threads in (1, 2))
     assert one == two
 
 

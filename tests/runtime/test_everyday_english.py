@@ -130,12 +130,6 @@ def test_who_is_shown_and_in_what_is_what_the_sentences_mean(reader: Instruction
     assert set(people) == set(shown.split(", "))
 
 
-def test_what_it_cannot_draw_is_said(reader: InstructionReader) -> None:
-    before = reader.read(Instruction("Tofi walks on the beach"), None).scene
-    reading = reader.read(Instruction("Tofi explodes"), before)
-    assert reading.scene.shows_the_same(before) and reading.notice == 'not understood: "explodes"'
-
-
 @pytest.mark.parametrize("text", ["now he multiplies", "Tofi tanzt im Wald", "je voudrais un café", "привет", "!!!"])
 def test_no_turn_is_drawn_of_what_it_cannot_read(reader: InstructionReader, text: str) -> None:
     before = reader.read(Instruction("Tofi walks on the beach"), None).scene

@@ -43,11 +43,6 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
-
-
-@pytest.fixture
 def pocket(tmp_path: Path) -> Bundle:
     """Pocket with a plan that copies of its parts play."""
     return add_plan(load(shutil.copytree(POCKET, tmp_path / "pocket")), "fast")
@@ -72,27 +67,27 @@ def test_copies_of_parts_play_the_frames_of_the_originals(pocket: Bundle, config
     assert np.abs(x - fast).max() <= largest
 
 
-def test_a_plan_is_played_by_its_own_denoiser_and_vae(tiny: Bundle) -> None:
-    before, config = played(tiny, EngineConfig(), "balanced"), EngineConfig()
-    bundle = add_plan(tiny, changed=True)
-    assert np.array_equal(played(bundle, config, "balanced"), before)
-    assert not np.array_equal(played(bundle, config, "x"), before)
-    with animegamer_rt.open(bundle, plan="x") as player:
+def test_a_plan_is_played_by_its_own_denoiser_and_vae(bundle: Bundle) -> None:
+    before, config = played(bundle, EngineConfig(), "balanced"), EngineConfig()
+    added = add_plan(bundle, changed=True)
+    assert np.array_equal(played(added, config, "balanced"), before)
+    assert not np.array_equal(played(added, config, "x"), before)
+    with animegamer_rt.open(added, plan="x") as player:
         assert player.pipeline.plan_name == "x"
     for plan in ("x", "balanced"):
-        engines = open_engines(bundle, config, plan)
-        assert engines.parts == bundle.parts_of(plan)
+        engines = open_engines(added, config, plan)
+        assert engines.parts == added.parts_of(plan)
 
 
-def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> None:
-    bundle = add_plan(tiny, changed=True)
+def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(bundle: Bundle) -> None:
+    added = add_plan(bundle, changed=True)
 
-    def opened(bundle: Bundle, plan: str) -> Engines:
-        parts, config = bundle.parts_of(plan), EngineConfig("tensorrt")
-        return replace(tensorrt.load(bundle, config, parts, device=FakeDevice(), tell=lambda _: None), parts=parts)
+    def opened(added: Bundle, plan: str) -> Engines:
+        parts, config = added.parts_of(plan), EngineConfig("tensorrt")
+        return replace(tensorrt.load(added, config, parts, device=FakeDevice(), tell=lambda _: None), parts=parts)
 
-    own = [graph for graph in engine_graphs(bundle) if "_x" in graph]
-    built = with_engines(bundle, [graph for graph in engine_graphs(bundle) if graph not in own])
+    own = [graph for graph in engine_graphs(added) if "_x" in graph]
+    built = with_engines(added, [graph for graph in engine_graphs(added) if graph not in own])
     with pytest.raises(BackendError, match="no engine of denoiser_x for sm89"):
         opened(built, "x")
     built = with_engines(built, own)
@@ -100,31 +95,31 @@ def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> No
         assert np.array_equal(frames(built, opened(built, plan), plan), played(built, EngineConfig(), plan))
 
 
-def test_engines_that_hold_other_parts_are_refused(tiny: Bundle) -> None:
-    bundle = add_plan(tiny)
+def test_engines_that_hold_other_parts_are_refused(bundle: Bundle) -> None:
+    added = add_plan(bundle)
     for plan, other in (("x", "balanced"), ("balanced", "x")):
         with pytest.raises(PlanError, match=r"hold other parts than the plan .*found .*denoiser.*open the engines for"):
-            Pipeline.open(bundle, open_engines(bundle, plan=other), plan)
+            Pipeline.open(added, open_engines(added, plan=other), plan)
 
 
-def test_own_parts_leave_the_fingerprint_as_it_was(tiny: Bundle, pocket: Bundle) -> None:
-    before = tiny.fingerprint
-    bundle = add_plan(tiny, changed=True)
-    assert bundle.fingerprint == before and load(bundle.folder).fingerprint == before
-    assert bundle.own_files == {"denoiser_x.onnx", "vae_x_first.onnx", "vae_x_next.onnx"}
+def test_own_parts_leave_the_fingerprint_as_it_was(bundle: Bundle, pocket: Bundle) -> None:
+    before = bundle.fingerprint
+    added = add_plan(bundle, changed=True)
+    assert added.fingerprint == before and load(added.folder).fingerprint == before
+    assert added.own_files == {"denoiser_x.onnx", "vae_x_first.onnx", "vae_x_next.onnx"}
     assert pocket.fingerprint == load(POCKET).fingerprint
     assert "denoiser.weights" not in pocket.own_files, "the originals need it, too"
 
 
-def test_format_4_is_written_where_a_plan_names_parts_alone(tiny: Bundle) -> None:
+def test_format_4_is_written_where_a_plan_names_parts_alone(bundle: Bundle) -> None:
     def version() -> int:
-        return int(json.loads((tiny.folder / "manifest.json").read_text())["format_version"])
+        return int(json.loads((bundle.folder / "manifest.json").read_text())["format_version"])
 
     assert version() == 2
-    bundle = add_plan(tiny)
-    assert version() == 4 and load(bundle.folder) == bundle
-    write_manifest(bundle.folder, tiny.manifest)
-    assert version() == 2 and load(bundle.folder) == tiny
+    added = add_plan(bundle)
+    assert version() == 4 and load(added.folder) == added
+    write_manifest(added.folder, bundle.manifest)
+    assert version() == 2 and load(added.folder) == bundle
 
 
 def test_pocket_is_written_as_it_is_shipped(tmp_path: Path) -> None:
@@ -147,14 +142,14 @@ def test_pocket_is_written_as_it_is_shipped(tmp_path: Path) -> None:
     ],
 )
 def test_a_plan_whose_part_cannot_play_it_is_refused_in_words(
-    tiny: Bundle, change: Callable[[dict[str, Any]], object], said: str
+    bundle: Bundle, change: Callable[[dict[str, Any]], object], said: str
 ) -> None:
-    path = add_plan(tiny).folder / "manifest.json"
+    path = add_plan(bundle).folder / "manifest.json"
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
     with pytest.raises(BundleFormatError, match=said):
-        load(tiny.folder)
+        load(bundle.folder)
 
 
 def test_a_part_of_another_kind_of_network_is_refused_by_pytorch(pocket: Bundle) -> None:
@@ -176,7 +171,7 @@ def test_a_precision_that_a_kind_of_denoiser_does_not_have_is_an_error(pocket: B
         open_engines(bundle, EngineConfig("torch-cpu", precision="int8"), plan="x")
 
 
-def test_selftest_compares_the_parts_of_every_plan(tiny: Bundle) -> None:
-    bundle = add_plan(tiny, changed=True)
-    names = {name for name, _, _ in selftest.own_answers(bundle, EngineConfig())}
+def test_selftest_compares_the_parts_of_every_plan(bundle: Bundle) -> None:
+    added = add_plan(bundle, changed=True)
+    names = {name for name, _, _ in selftest.own_answers(added, EngineConfig())}
     assert names == {"denoiser_x.latent", "vae_x_first.frames", "vae_x_next.frames"}

@@ -96,13 +96,8 @@ def test_sheet_has_a_row_a_turn(tmp_path: Path) -> None:
     assert row.shape == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4, 3)
     assert (row[:, :144] == moving_square()[0]).all()
     write_contact_sheet(tmp_path / "sheet.png", [row, row, row])
-    assert decode_png(tmp_path / "sheet.png").shape == (3 * 96 + 2 * 4, row.shape[1], 3)
-    assert (decode_png(tmp_path / "sheet.png")[:96] == row).all()
-
-
-def decode_png(path: Path) -> np.ndarray:
-    with av.open(str(path)) as container:
-        return next(container.decode(video=0)).to_ndarray(format="rgb24")
+    [sheet] = decode(tmp_path / "sheet.png")[0]
+    assert sheet.shape == (3 * 96 + 2 * 4, row.shape[1], 3) and (sheet[:96] == row).all()
 
 
 def test_failed_write_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:

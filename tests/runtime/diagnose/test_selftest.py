@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -44,20 +45,16 @@ def test_encoder_and_towers_are_compared_too(bundle: Bundle, tmp_path: Path, mon
     rows = [row["output"] for row in report(tmp_path / "r.json")["parts"]]
     assert rows[-3:] == ["encoder.shot", "text_tower.text_features", "image_tower.image_features"]
 
-    class Darker:
-        def __init__(self, towers: Any) -> None:
-            self.text, self.whole = towers.text, towers
-            self.tokens, self.height, self.width = towers.tokens, towers.height, towers.width
-
-        def image(self, picture: Any) -> Any:
-            return self.whole.image(picture) + 0.1
-
     plain = selftest.open_towers
-    monkeypatch.setattr(
-        selftest,
-        "open_towers",
-        lambda bundle, config: plain(bundle, config) if config == selftest.REFERENCE else Darker(plain(bundle, config)),
-    )
+
+    def opened(bundle: Bundle, config: EngineConfig) -> Any:
+        towers = plain(bundle, config)
+        if config != selftest.REFERENCE:
+            darker = towers.image
+            monkeypatch.setattr(towers, "image", lambda picture: darker(picture) + 0.1)
+        return towers
+
+    monkeypatch.setattr(selftest, "open_towers", opened)
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1
     wrong = [row["output"] for row in report(tmp_path / "r.json")["parts"] if not row["passed"]]
     assert wrong == ["image_tower.image_features"]
@@ -72,18 +69,12 @@ def test_reader_is_compared_too(bundle: Bundle, tmp_path: Path) -> None:
 def test_part_that_answers_otherwise_is_named_and_fails(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Duller:
-        def __init__(self, vae: Any) -> None:
-            self.first, self.whole = vae.first, vae
-
-        def next(self, *given: Any) -> Any:
-            return self.whole.next(*given) // 2
-
     def opened(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
         engines = onnxruntime.load(bundle, config)
         if config == selftest.REFERENCE:
             return engines
-        return replace(engines, vae=Duller(engines.vae))
+        vae: Any = SimpleNamespace(first=engines.vae.first, next=lambda *given: engines.vae.next(*given) // 2)
+        return replace(engines, vae=vae)
 
     monkeypatch.setattr(selftest, "open_engines", opened)
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1

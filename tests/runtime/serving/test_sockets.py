@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,11 @@ PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(enco
 
 def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names() -> None:
     assert re.search(r"notices a broken network within about a minute, by TCP keep-alive", PROTOCOL)
-    sockets = ServerSockets(ServeOptions(port=0))
-    try:
+    with closing(ServerSockets(ServeOptions(port=0))) as sockets:
         for one in (sockets.turns, sockets.control):
             assert one.tcp_keepalive == 1
             assert one.tcp_keepalive_idle + one.tcp_keepalive_intvl * one.tcp_keepalive_cnt <= 60
             assert one.tcp_maxrt <= 60_000, "also while data is under way, when nothing is asked to be kept alive"
-    finally:
-        sockets.close()
 
 
 def test_both_ports_are_had_or_none() -> None:
@@ -45,8 +43,7 @@ def test_both_ports_are_had_or_none() -> None:
 def test_who_sends_parts_without_end_is_closed_who_ends_messages_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_sockets, "UNFINISHED_BYTES", 2**20)
     monkeypatch.setattr(server_sockets, "COUNT_S", 0.0)
-    sockets = ServerSockets(ServeOptions(port=0))
-    try:
+    with closing(ServerSockets(ServeOptions(port=0))) as sockets:
         with zmq.Context() as context, context.socket(zmq.DEALER) as player:
             player.connect(f"tcp://127.0.0.1:{sockets.port}")
             with socket.create_connection(("127.0.0.1", sockets.port)) as endless:
@@ -59,14 +56,12 @@ def test_who_sends_parts_without_end_is_closed_who_ends_messages_is_not(monkeypa
                         assert any(sockets.turns in sockets.poll(100) for _ in range(100))
                         assert sockets.receive(sockets.turns).frames[0] == b"picture"
             assert sockets.connections == 1
-    finally:
-        sockets.close()
 
 
 def test_a_connection_counts_once_it_has_sent_a_message() -> None:
-    sockets = ServerSockets(ServeOptions(port=0))
-    silent = [socket.create_connection(("127.0.0.1", sockets.port)) for _ in range(5)]
-    try:
+    with ExitStack() as held, closing(ServerSockets(ServeOptions(port=0))) as sockets:
+        for _ in range(5):
+            held.enter_context(socket.create_connection(("127.0.0.1", sockets.port)))
         assert 0 < sockets.turns.handshake_ivl <= 5000
         with zmq.Context() as context, context.socket(zmq.DEALER) as player:
             player.connect(f"tcp://127.0.0.1:{sockets.port}")
@@ -76,10 +71,6 @@ def test_a_connection_counts_once_it_has_sent_a_message() -> None:
             with pytest.raises(zmq.Again):
                 sockets.receive(sockets.turns)
         assert any(sockets.poll(100) is not None and sockets.connections == 0 for _ in range(100)), "until it is gone"
-    finally:
-        for line in silent:
-            line.close()
-        sockets.close()
 
 
 def test_a_connection_is_charged_to_its_key_or_to_the_address_that_the_gateway_passed(tmp_path: Path) -> None:

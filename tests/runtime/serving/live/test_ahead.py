@@ -42,16 +42,8 @@ def offer(player: RawClient, game: Game, most: int = 2) -> tuple[int, list[str]]
 
 def said(events: list[Message]) -> list[Any]:
     """All that a turn's messages say but its times."""
-    return [
-        (
-            event.type,
-            event.turn,
-            event.seq,
-            {name: value for name, value in event.fields.items() if name not in TIMES},
-            [bytes(buffer) for buffer in event.buffers],
-        )
-        for event in events
-    ]
+    fields = [{name: value for name, value in event.fields.items() if name not in TIMES} for event in events]
+    return [(event.type, event.turn, event.seq, fields.pop(0), [*map(bytes, event.buffers)]) for event in events]
 
 
 def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(

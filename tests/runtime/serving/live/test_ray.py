@@ -215,8 +215,7 @@ def test_a_worker_asks_ray_for_its_cores_or_a_gpu() -> None:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_only_who_was_told_the_key_of_a_workers_socket_is_heard(told: bool) -> None:
-    sockets = ServerSockets(ServeOptions(port=0), worker_host="127.0.0.1")
-    try:
+    with contextlib.closing(ServerSockets(ServeOptions(port=0), worker_host="127.0.0.1")) as sockets:
         (worker_socket, address), *_ = sockets.workers
         with zmq.Context() as context, context.socket(zmq.DEALER) as worker:
             worker.linger = 0
@@ -225,5 +224,3 @@ def test_only_who_was_told_the_key_of_a_workers_socket_is_heard(told: bool) -> N
             worker.connect(address)
             worker.send(b"loading")
             assert bool(worker_socket.poll(10_000 if told else 300)) == told
-    finally:
-        sockets.close()
