@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from project import ROOT, run_command
+from project import ROOT, run_command, with_newer_onnxruntime
 
 import fakes
 from animegamer_export.onnx_io.sessions import open_plain
@@ -69,6 +69,7 @@ def typed(half: ir.DataType) -> onnx.ModelProto:
     return ir.to_proto(model)
 
 
+@with_newer_onnxruntime
 def test_typed_graph_computes_what_the_part_does() -> None:
     random = np.random.default_rng(1)
     feeds = {name: random.standard_normal((1, 4, 8), dtype=np.float32) for name in ("x", "kept")}

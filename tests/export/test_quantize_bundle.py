@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from project import ROOT
+from project import ROOT, with_newer_onnxruntime
 from watching import Watching
 
 from animegamer_export.quantize import command
@@ -54,6 +54,7 @@ def test_only_the_named_parts_and_the_figures_change(pocket: Bundle, small: Bund
     }
 
 
+@with_newer_onnxruntime
 def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundle) -> None:
     figures = compare(small, pocket, FEW)
     assert figures.keys() == {"predictor", "denoiser"}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-import onnxruntime
 import pytest
+from project import with_newer_onnxruntime
 
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.read import open_graph
@@ -23,11 +23,6 @@ from animegamer_export.quantize.scheme import SCHEMES, scheme
 from animegamer_export.quantize.smoothing import activation_ranges
 from animegamer_export.quantize.weights import data_files, read_weight, rewrite_files
 from animegamer_rt.errors import BundleError
-
-with_quantize = pytest.mark.skipif(
-    onnxruntime.__version__.startswith("1.23."),
-    reason="onnxruntime 1.23, the last for Python 3.10, has no QuantizeLinear of opset 23",
-)
 
 Array = npt.NDArray[Any]
 WIDTH, INNER, ROWS = 64, 128, 200
@@ -100,7 +95,7 @@ def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=with_quantize if scheme(name).calibrated else ()) for name in SCHEMES]
+    "name", [pytest.param(name, marks=with_newer_onnxruntime if scheme(name).calibrated else ()) for name in SCHEMES]
 )
 def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, source: Path, tmp_path: Path) -> None:
     chosen = scheme(name)
@@ -134,7 +129,7 @@ def test_activations_that_were_not_measured_are_asked_for(source: Path, tmp_path
     assert list(tmp_path.iterdir()) == [], "nothing half-written is left"
 
 
-@with_quantize
+@with_newer_onnxruntime
 def test_smoothed_graph_is_nearer_on_outliers(source: Path, tmp_path: Path) -> None:
     found = measured(source, "w8a8", SPIKED)
     plain = {name: Ranges((max(run.scales),)) for name, run in measured(source, "w8a8", X * 30).items()}

@@ -79,7 +79,8 @@ def sanitized(library: Library) -> dict[str, str]:
         **os.environ,
         EMULATED_VARIABLE: str(build_sanitized()),
         LIBRARY_VARIABLE: str(library.path),
-        "LD_PRELOAD": str(SANITIZER),
+        # With C++ beside it: onnxruntime 1.23 throws while it is imported.
+        "LD_PRELOAD": f"{SANITIZER}:libstdc++.so.6",
         # Switching fibers would be reported as stack errors, and leaks are Python's own.
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0",
     }
