@@ -1,4 +1,4 @@
-"""Where the project's files are, with git or without, how a command is run in this process, and what old packages lack."""
+"""Where the project's files are, with git or without, how one of its commands is run, and what old packages lack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from animegamer_rt.arguments import Parser
 ROOT = Path(__file__).resolve().parents[2]
 with_newer_onnxruntime = pytest.mark.skipif(
     version("onnxruntime").startswith("1.23."),
-    reason="onnxruntime 1.23, the last for Python 3.10, lacks an operator: QuantizeLinear of opset 23, or Min in bfloat16",
+    reason="onnxruntime 1.23, the last for Python 3.10, lacks QuantizeLinear of opset 23 and Min in float16",
 )
 
 
