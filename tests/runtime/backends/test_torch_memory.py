@@ -283,9 +283,10 @@ CARDS = [
     (16, "fp8", FP8, False, IN_SLICES),
     (24, "bf16", None, False, ""),
 ]
+CARD_NAMES = [f"{gb}-gb-{name}" for gb, name, *_ in CARDS]
 
 
-@pytest.mark.parametrize(("gb", "name", "products", "light", "words"), CARDS, ids=lambda value: f"{value!s:.4}")
+@pytest.mark.parametrize(("gb", "name", "products", "light", "words"), CARDS, ids=CARD_NAMES)
 def test_card_holds_a_turn_at_full_size_as_the_table_says(
     gb: int, name: str, products: torch.dtype | None, light: bool, words: str, as_on_a_gpu: None, full: Bundle
 ) -> None:
