@@ -23,7 +23,7 @@ from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
-FEW = SampleCounts(instructions=4, turns=1, plan="fast")
+FEW = SampleCounts(instructions=2, turns=1, plan="fast")
 
 
 @pytest.fixture(scope="module")
