@@ -23,8 +23,10 @@ log = logging.getLogger(__name__)
 
 
 def run_command(command: Sequence[str]) -> str:
-    """A command's output. Raises OSError or subprocess.SubprocessError if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=True)
+    """A command's output. Raises OSError, with what the command said, or subprocess.SubprocessError if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
     return done.stdout
 
 
