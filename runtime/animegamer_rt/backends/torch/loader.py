@@ -226,7 +226,8 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
     predictor = setup.predictor(networks.predictor)
     scarce = device.free_bytes() < SCARCE_BYTES
     if scarce:
-        device.keep_on_host(networks.predictor.embedding)
+        with device.use():
+            device.keep_on_host(networks.predictor.embedding)
     denoiser = setup.denoiser(networks.denoiser, networks.unconditional, scarce)
     vae = setup.vae(networks.decoder)
     words = "" if setup.attention == "torch" else f"{setup.attention} attention"
