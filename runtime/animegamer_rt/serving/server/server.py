@@ -70,7 +70,9 @@ def serve(options: ServeOptions) -> int:
         check_libraries(options.engines, reader=bundle.manifest.reader is not None)
     with contextlib.ExitStack() as stack:
         ray_address = None if options.ray is None else own_address(options.ray)
-        sockets = ServerSockets(options, raise_limit(options.workers), ray_address)
+        geometry = bundle.manifest.geometry
+        rgba = 4 * geometry.height * geometry.width
+        sockets = ServerSockets(options, raise_limit(options.workers), ray_address, rgba)
         stack.callback(sockets.close)
         storage = Storage(stack.enter_context(open_store(options)), options.state_dir)
         workers = open_workers(options, bundle, sockets)

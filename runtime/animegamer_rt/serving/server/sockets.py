@@ -32,6 +32,10 @@ from .options import ServeOptions
 HIGH_WATER_MESSAGES = 4
 """Messages that libzmq queues per client, in each direction, and no byte bound counts. More wait in its `Client`."""
 SOCKET_BYTES = 2**20
+"""The kernel's buffers per client, in each direction. libzmq queues as many frames as fit into one of them: those that
+wait in a `Client` are late, as the server tries again every millisecond only."""
+MOST_FRAMES = 20
+"""A clip has 17."""
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, without allocating it. Smaller ones get `too_large`."""
 UNFINISHED_BYTES, COUNT_S = 64 * 2**20, 0.1
@@ -72,12 +76,17 @@ class ServerSockets:
 
     descriptors: how many the process may have. worker_host: this machine's address for workers on other machines; None:
     all are local. max_accepted: connections that may be open on both ports together; one more closes the oldest silent
-    one, or itself.
+    one, or itself. frame_bytes: of a raw frame.
     """
 
     def __init__(
-        self, options: ServeOptions, descriptors: int = MAX_DESCRIPTORS, worker_host: str | None = None
+        self,
+        options: ServeOptions,
+        descriptors: int = MAX_DESCRIPTORS,
+        worker_host: str | None = None,
+        frame_bytes: int = SOCKET_BYTES,
     ) -> None:
+        self._frames_queued = max(HIGH_WATER_MESSAGES, min(MOST_FRAMES, SOCKET_BYTES // frame_bytes))
         reserved = RESERVED + PER_WORKER * (options.workers - 1)
         self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - reserved))
         host = bare_host(options.host)
@@ -226,6 +235,7 @@ class ServerSockets:
         socket = self._router()
         socket.maxmsgsize = MAX_FRAME_BYTES
         socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
+        socket.sndhwm = self._frames_queued
         socket.ipv6 = ":" in host
         socket.handshake_ivl = HANDSHAKE_MS
         # A client whose network is gone (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
