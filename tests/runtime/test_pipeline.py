@@ -80,7 +80,7 @@ def test_a_turn_does_not_count_in_a_game_that_was_changed_while_it_ran(bundle: B
         session.rewind(0, pipeline.predictor.predict)
     turns = session.turns
     with pytest.raises(
-        SessionError, match=f"moved on while .*found {turns} turns; expected 1; .*one turn of a game at"
+        SessionError, match=f"moved on while .*found {turns} turns; expected 1; .*one turn of a game at a time"
     ):
         list(slow)
     assert session.turns == turns

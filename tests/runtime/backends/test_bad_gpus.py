@@ -118,12 +118,22 @@ NONE = Machine(driver="", start="Found no NVIDIA driver on your system. Please c
 PASCAL, FULL, BRIM = Machine(arch=(6, 1), code=209), Machine(free_bytes=0), Machine(free_bytes=0, code=2)
 BAD = {
     "no driver": (NONE, "there is no NVIDIA driver, or it is too old.*install or update", "gpu", "no NVIDIA driver"),
-    "old driver": (OLD, "no NVIDIA driver, or it is too old.*12020.*update the dri", "torch", "535.54; expected 580"),
+    "old driver": (
+        OLD,
+        "no NVIDIA driver, or it is too old.*12020.*update the driver",
+        "torch",
+        "535.54; expected 580",
+    ),
     "no CUDA": (Machine(torch_cuda=None), "built without CUDA; .*pytorch.org", "torch", "was built without CUDA"),
     "old GPU": (PASCAL, "built for other GPUs; .*install a build for this GPU", "torch", "found sm61; expected sm75"),
     "hidden GPU": (Machine(start="No CUDA GPUs are available"), "finds no NVIDIA GPU; .*CUDA_VISIBLE_DEVICES", "", ""),
     "full": (FULL, r"too little free memory .*0\.0 GiB free.*that nvidia-smi lists", "memory", "0.0 GiB are free"),
-    "no byte free": (BRIM, "full before anything was loaded; .*nvidia-smi lists them", "gpu", "0.0 of 24.0 GiB free"),
+    "no byte free": (
+        BRIM,
+        "full before anything was loaded; .*nvidia-smi lists them",
+        "gpu",
+        "0.0 of 24.0 GiB free, driver 590.48",
+    ),
     "taken": (Machine(code=46), "another program uses the GPU exclusively; .*nvidia-smi -c DEFAULT", "", ""),
     "updated": (Machine(code=803), "its older module still runs; .*restart the machine", "", ""),
 }

@@ -138,7 +138,11 @@ def test_fatal_errors_are_told_from_others(cuda: Cuda, call: str, code: Code, er
         (Code.cudaErrorDevicesUnavailable, (8, 9), "another program uses the GPU exclusively.*nvidia-smi -c DEFAULT"),
         (Code.cudaErrorSystemDriverMismatch, (8, 9), "older module still runs.*restart the machine"),
         (Code.cudaErrorMemoryAllocation, (8, 9), "full before anything was loaded.*nvidia-smi lists them"),
-        (Code.cudaSuccess, (6, 1), "TensorRT does not run on this GPU; found sm61; expected sm75 or later; use --dev"),
+        (
+            Code.cudaSuccess,
+            (6, 1),
+            "TensorRT does not run on this GPU; found sm61; expected sm75 or later; use --device",
+        ),
     ],
 )
 def test_gpu_that_cannot_be_used_is_named_before_an_engine_is_read(

@@ -57,7 +57,7 @@ def test_history_that_was_read_once_can_be_gone_on_from_by_one_turn_after_the_ot
 def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
     part = engines().predictor
     with pytest.raises(
-        BackendError, match=r"not fit into the predictor's cache; found 940 tokens; expected at most 784"
+        BackendError, match=r"does not fit into the predictor's cache; found 940 tokens; expected at most 784"
     ):
         prefill_prompt(part, prompt(3))
     cache = part.prefill(prompt(0).turn).cache

@@ -76,7 +76,9 @@ def test_files_that_are_no_onnx_or_are_cut_short_are_named(tmp_path: Path) -> No
     data = tmp_path / "some.weights"
     data.write_bytes(bytes(100))
     weight = Weight("a.weight", (8, 8), 1, memoryview(b""), data, 0, 256)
-    with pytest.raises(BackendError, match=r"some\.weights: .* bytes are missing; found a\.weight: 100 bytes; .* 256"):
+    with pytest.raises(
+        BackendError, match=r"some\.weights: .* bytes are missing; found a\.weight: 100 bytes; .* 256 b"
+    ):
         weight.tensor()
 
 

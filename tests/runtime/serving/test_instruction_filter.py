@@ -112,7 +112,7 @@ def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -
 
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"none\.txt: .*; found no such file or directory; give block_list a UTF-8 te"
+        ConfigError, match=r"none\.txt: .*; found no such file or directory; give block_list a UTF-8 text file"
     ):
         InstructionFilter(tmp_path / "none.txt")
 

@@ -204,7 +204,9 @@ def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
 def test_huge_picture_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     Image.new("1", (10_000, 5_001)).save(tmp_path / "huge.png")
     assert (tmp_path / "huge.png").stat().st_size < 100_000
-    with pytest.raises(PictureError, match=r"huge\.png: the picture is too large; found 10000 x 5001; .* 50 megapixel"):
+    with pytest.raises(
+        PictureError, match=r"huge\.png: the picture is too large; found 10000 x 5001; .* 50 megapixels"
+    ):
         read_picture(tmp_path / "huge.png")
 
 

@@ -142,7 +142,9 @@ def test_each_error_comes_when_a_sentence_asks_for_it_and_costs_no_turn(client: 
         with pytest.raises(ServerRefused) as refused:
             list(game.turn(f"Mirel waves. Fail: {code}"))
         assert refused.value.code == code and game.turns == 0
-    with pytest.raises(ServerRefused, match="no such fault can be rehearsed; found weather; expected worker_lost, bus"):
+    with pytest.raises(
+        ServerRefused, match="no such fault can be rehearsed; found weather; expected worker_lost, busy"
+    ):
         list(game.turn("Mirel waves. fail: weather"))
     assert list(game.turn("Mirel waves.")) and game.turns == 1
 

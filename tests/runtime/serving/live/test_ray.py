@@ -203,7 +203,9 @@ def test_an_address_where_no_cluster_answers_is_named(monkeypatch: pytest.Monkey
     with ReservedPorts() as ports:
         with socket.create_server(("127.0.0.1", ports.port)):
             assert own_address(f"127.0.0.1:{ports.port}") == "127.0.0.1", "where nodes find the server"
-        with pytest.raises(ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray"):
+        with pytest.raises(
+            ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray start"
+        ):
             own_address(f"127.0.0.1:{ports.port}")
 
 

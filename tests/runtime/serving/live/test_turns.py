@@ -210,3 +210,6 @@ def test_a_restart_with_another_attention_goes_on_only_if_the_operator_says_so(b
         assert frames(player.play(player.open(token=fresh.token))), "nobody has made a turn of it"
     with LiveServer(bundle, state, code=int8, **ALLOWED) as server, server.ready().client() as player:
         assert frames(player.play(player.open(token=game.token)))
+    with LiveServer(bundle, state, code=flash) as server, server.ready().client() as player:
+        refused = player.ask("open", {"token": game.token}, answer="error").fields
+        assert "found attention: int8; expected attention: flash" in refused["text"], "its last turn is marked"
