@@ -1,7 +1,7 @@
 // Plays the plugin in a game loop of stubs: driver tcp://HOST:PORT with a live server, driver tcp://HOST:PORT PICTURE with one that
 // starts from pictures and offers turns, driver tcp://HOST:PORT chain with a live one that is fast, driver ADDRESS refused with an
 // address that is none. A second thread runs render commands.
-#include "UnrealStubs.h"
+#include "Engine/Texture2D.h"
 
 #include <atomic>
 #include <chrono>

@@ -54,6 +54,7 @@ namespace AnimeGamer
         AnimeGamerClient _client;
         Task<Game> _connecting;
         string[] _offers = new string[0];
+        string _token = "";  // the game's: private fields outlive a compilation during Play, Game does not
         Turn _turn;
         int _insteads;
         bool _recalling;
@@ -125,6 +126,7 @@ namespace AnimeGamer
         {
             Game game = await Free(cancel);
             await game.RewindAsync(turn, cancel);
+            CheckAlive();
             Save();
             ShowLast();
         }
@@ -177,12 +179,12 @@ namespace AnimeGamer
         async Task<Game> OpenGame()
         {
             string at = server != null ? await server.Address : address;
-            if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
+            CheckAlive();
             _client?.Dispose();
             _client = new AnimeGamerClient(new ClientOptions { Address = at, Password = Password, TimeoutSeconds = timeoutSeconds });
             Welcome = await _client.ConnectAsync();
             _display.FramesPerSecond = Welcome.FramesPerSecond;
-            string token = Game != null ? Game.Token : savedGame != null ? savedGame.Token : "";
+            string token = _token != "" ? _token : savedGame != null ? savedGame.Token : "";
             try
             {
                 Game = token == "" ? await _client.OpenAsync() : await _client.ResumeAsync(token);
@@ -192,6 +194,7 @@ namespace AnimeGamer
                 Debug.LogWarning("AnimeGamer: the saved game cannot go on, a new one begins: " + error.Text, this);
                 Game = await _client.OpenAsync();
             }
+            CheckAlive();
             Save();
             if (Game.RunningTurn != 0) Follow(Game.Replay(Game.RunningTurn), false);
             else if (_turn == null && _display.Picture == null) ShowLast();
@@ -228,6 +231,7 @@ namespace AnimeGamer
 
         void GoOnWith(Game game)
         {
+            CheckAlive();
             Game = game;
             _turn = null;
             _connecting = Task.FromResult(game);
@@ -336,12 +340,21 @@ namespace AnimeGamer
             _display.Clear();
             _turn = null;
             Game = null;
+            _connecting = null;
+            _token = "";
             _client?.Dispose();
+        }
+
+        // After what was awaited, as the component may have been destroyed meanwhile.
+        void CheckAlive()
+        {
+            if (this == null) throw new AnimeGamerException("closed", "the session was destroyed");
         }
 
         void Save()
         {
-            if (savedGame != null && Game != null) savedGame.Set(Game.Token, Game.Turns);
+            _token = Game.Token;
+            if (savedGame != null) savedGame.Set(Game.Token, Game.Turns);
         }
 
         // Errors of calls that nobody awaits; logged too, as nobody may listen. The component may be destroyed when it ends.

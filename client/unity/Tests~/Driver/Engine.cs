@@ -90,8 +90,12 @@ namespace AnimeGamer.Driver
                 {
                     Help.Check(error.Code == "timed_out" && error.Text.Contains("no-such-host"), "a name that nobody knows");
                 }
+            rewinding = session.RewindAsync(0);
+            Thread.Sleep(300);  // it is answered, and the scene is left before the next frame
             UnityEngine.Object.Destroy(view);
             UnityEngine.Object.Destroy(session);
+            Until(() => rewinding.IsCompleted, "what was awaited ends");
+            Help.Check(rewinding.Error() == "closed", "as the session does");
             Say("replayed, undone, branched, cancelled");
         }
 

@@ -181,13 +181,15 @@ public:
 template <typename T, ESPMode Mode = ESPMode::ThreadSafe, typename... A> TSharedPtr<T, Mode> MakeShared(A&&... Arguments) {
 	return TSharedPtr<T, Mode>(std::make_shared<T>(std::forward<A>(Arguments)...));
 }
+/// It takes no object of a class that is only declared, as in Unreal.
 template <typename T> class TObjectPtr {
 public:
-	TObjectPtr(T* Object = nullptr) : Object(Object) {}
-	operator T*() const { return Object; }
-	T* operator->() const { return Object; }
-	T* Get() const { return Object; }
-	T* Object;
+	TObjectPtr(std::nullptr_t = nullptr) {}
+	template <typename U, typename = std::enable_if_t<std::is_convertible_v<U*, T*>>> TObjectPtr(U* InObject) : Object(InObject) {}
+	operator T*() const { return Get(); }
+	T* operator->() const { return Get(); }
+	T* Get() const { return (T*)Object; }
+	class UObject* Object = nullptr;
 };
 
 // A collector that collects: an object goes when no root is left that holds it by UPROPERTYs, which the generated code lists.
@@ -212,8 +214,7 @@ public:
 	UObject* Outer = nullptr;
 	bool bRoot = false;
 };
-// By the address: the header knows of a class only its name, maybe.
-template <typename T> void StubVisit(FStubVisitor& Visitor, const TObjectPtr<T>& Held) { Visitor(reinterpret_cast<UObject*>(Held.Object)); }
+template <typename T> void StubVisit(FStubVisitor& Visitor, const TObjectPtr<T>& Held) { Visitor(Held.Object); }
 template <typename T> void StubVisit(FStubVisitor& Visitor, TArray<T>& Held) {
 	for (auto& Each : Held) {
 		StubVisit(Visitor, Each);
@@ -367,9 +368,6 @@ public:
 	int Last = 0;
 };
 inline uint64 GFrameCounter = 0;
-struct FPlatformTime {
-	static double Seconds() { return static_cast<double>(GFrameCounter) / 60.0; } // no test depends on the machine's speed
-};
 
 // Rendering: commands run in order on a thread that the test starts; textures note who reads and writes them.
 enum EPixelFormat { PF_B8G8R8A8 };
@@ -407,30 +405,4 @@ struct FStubEnqueue {
 	}
 };
 #define ENQUEUE_RENDER_COMMAND(Name) FStubEnqueue()
-class UTexture2D : public UObject {
-public:
-	static UTexture2D* CreateTransient(int32 Width, int32 Height, EPixelFormat) {
-		UTexture2D* const Texture = NewObject<UTexture2D>();
-		Texture->Width = Width;
-		Texture->Height = Height;
-		return Texture;
-	}
-	~UTexture2D() override {
-		FTextureResource* const Gone = Resource;
-		ENQUEUE_RENDER_COMMAND(Release)([Gone](FRHICommandListImmediate&) { delete Gone; });
-	}
-	void UpdateResource() {
-		FTextureResource* const Made = Resource = new FTextureResource();
-		const std::size_t Bytes = static_cast<std::size_t>(Width) * static_cast<std::size_t>(Height) * 4;
-		ENQUEUE_RENDER_COMMAND(Make)([Made, Bytes](FRHICommandListImmediate&) {
-			static_cast<std::shared_ptr<FRHITexture>&>(Made->TextureRHI) = std::make_shared<FRHITexture>();
-			Made->TextureRHI->Pixels.resize(Bytes);
-		});
-	}
-	FTextureResource* GetResource() { return Resource; }
-	int32 GetSizeX() const { return Width; }
-	int32 GetSizeY() const { return Height; }
-	bool SRGB = false;
-	int32 Width = 0, Height = 0;
-	FTextureResource* Resource = nullptr; // the render thread's
-};
+class UTexture2D; // in Engine/Texture2D.h

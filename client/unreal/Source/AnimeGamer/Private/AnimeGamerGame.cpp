@@ -3,6 +3,7 @@
 #include "AnimeGamerLink.h"
 #include "AnimeGamerSubsystem.h"
 #include "Engine/Texture2D.h"
+#include "HAL/PlatformTime.h"
 #include "Misc/FileHelper.h"
 #include "RHICommandList.h"
 #include "RenderingThread.h"

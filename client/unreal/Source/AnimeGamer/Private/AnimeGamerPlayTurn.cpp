@@ -3,6 +3,7 @@
 #include "AnimeGamerSubsystem.h"
 #include "Engine/Engine.h"
 #include "Engine/GameInstance.h"
+#include "Engine/Texture2D.h"
 #include "Engine/World.h"
 
 UAnimeGamerPlayTurn* UAnimeGamerPlayTurn::PlayTurn(UObject* WorldContextObject, FName GameName, const FString& Instruction)
