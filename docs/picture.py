@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import textwrap
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import InstructionError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
@@ -59,11 +61,12 @@ def main() -> None:
     session = Session.start(bundle, seed=options.seed)
     pictures = []
     for text in read_script(options.story):
-        for event in pipeline.run_turn(session, Instruction.parse(text)):
-            if isinstance(event, StatePredicted):
-                state = event.shown
-            elif isinstance(event, FrameReady):
-                pictures.append(draw(event.frame, text, state))
+        with contextlib.suppress(InstructionError):  # a refused sentence draws nothing
+            for event in pipeline.run_turn(session, Instruction.parse(text)):
+                if isinstance(event, StatePredicted):
+                    state = event.shown
+                elif isinstance(event, FrameReady):
+                    pictures.append(draw(event.frame, text, state))
     palette = [picture.quantize(COLOURS, dither=Image.Dither.NONE) for picture in pictures]
     duration = 1000 // bundle.manifest.geometry.fps
     palette[0].save(options.out, save_all=True, append_images=palette[1:], duration=duration, loop=0, optimize=True)

@@ -110,11 +110,13 @@ const game = new Game(connection, {
     drawing(false);
     const again = run.active && BRIEF.includes(error?.code);
     const undoes = error?.code === "undo" && view.turns > 0;
+    const vain = run.active && view.asked?.quiet && error?.code === "not_understood"; // nothing would change: other words follow
     if (error) refused(error, again || undoes ? "" : instruction);
+    if (vain) say(() => t("lives"));
     if (undoes) undo();
     view.before = null;
     if (again) run.rest(instruction && view.asked);
-    else if (error && run.active) run.stop();
+    else if (error && run.active && !vain) run.stop();
     showButtons();
     run.goOn();
   },
@@ -239,8 +241,8 @@ function refused(error, text) {
 function undo() {
   const n = view.turns;
   game.rewind(n - 1).then(() => {
-    if (n > 1) game.replay(n - 1);
-    say(() => t("undone", { n }));
+    view.news = () => t("undone", { n });
+    n > 1 ? game.replay(n - 1) : say(view.news);
   }, tellError);
 }
 
@@ -260,7 +262,8 @@ async function done({ turn, fields }) {
   if (turn > view.turns) view.turns = turn;
   const seconds = fields.seconds.total.toFixed(1);
   view.took = () => t("seconds", { n: seconds });
-  if (!run.active) say(() => "");
+  if (!run.active) say(view.news ?? (() => ""));
+  view.news = null;
   progress(0);
   await view.last;
   if (view.turn !== turn || !screen.last) return;

@@ -84,8 +84,8 @@ class AnimeGamerError(Exception):
 class InstructionError(AnimeGamerError):
     """An instruction that cannot be played.
 
-    `code` is the instance's own: instruction; not_understood for a text in which nothing can be drawn, with the
-    `answer` to its player; undo for one that takes the last turn back.
+    `code` is the instance's own: instruction; not_understood for a text of which nothing can be drawn or changes, with
+    the `answer` to its player; undo for one that takes the last turn back.
     """
 
     code = "instruction"

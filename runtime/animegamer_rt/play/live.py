@@ -73,13 +73,19 @@ class LiveGame:
         return clip
 
     def quiet(self) -> Clip | None:
-        """The same for a turn that nobody asked for."""
+        """The same for a turn that nobody asked for; None also if nothing would change. Raises for a first one."""
         if self._quiet_turns == QUIET_TURNS:
             self._played.go_back(self._kept)
             self._keep()
         self._quiet_turns += 1
         session = self._played.session
-        return self._turn(self._words.instruction(first=not session.turns and session.initial_turn is None))
+        first = not session.turns and session.initial_turn is None
+        try:
+            return self._turn(self._words.instruction(first))
+        except InstructionError:
+            if first:
+                raise
+            return None
 
     def leave(self) -> None:
         """Drop the running turn, from any thread."""

@@ -181,7 +181,10 @@ class Terminal:
         self._print(line, "dim", prose=True)
 
     def refused(self, error: AnimeGamerError) -> None:
-        self._print(f"error: {error}", "red", prose=True)
+        if isinstance(error, InstructionError) and error.answer:
+            self._print(f"  {error}", "yellow", prose=True)
+        else:
+            self._print(f"error: {error}", "red", prose=True)
 
     def undone(self, turn: int, character: CharacterState) -> None:
         """The last turn was taken back: the next one is `turn` again."""

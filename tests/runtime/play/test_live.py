@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,16 @@ def test_undo_takes_the_last_sentence_back_and_waits_no_longer(played: PlayedGam
     scripted = live(played, {3.0: "Tobo waves", 9.0: "undo", 20.0: None})
     assert "Tobo waves" not in kept(played)
     assert scripted.waiting == "" and not scripted.refusals
+
+
+def test_quiet_words_of_which_nothing_is_drawn_make_way_for_others(
+    played: PlayedGame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = cycle(("Mia waves.", "..."))
+    monkeypatch.setattr(QuietWords, "instruction", lambda *_, **__: next(said))
+    scripted = live(played, {5 * CLIP_SECONDS: None})
+    assert {text for text, _, _ in scripted.begun} == {"Mia waves."} and len(scripted.begun) >= 5
+    assert not scripted.refusals
 
 
 def test_slow_engines_hold_the_last_picture_and_go_on(played: PlayedGame) -> None:

@@ -52,7 +52,7 @@ def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     assert "understood: Mia in a raincoat waves wildly, town, day" in said
     assert 'understood: it is night\n  not understood: "explodes"\n' in said
-    assert "error: nothing understood; tiny reads" in said and "turn 3 is taken back" in said
+    assert "\n  nothing understood; tiny reads" in said and "turn 3 is taken back" in said
     assert not (tmp_path / "out" / "turn-003.mp4").exists()
 
 
