@@ -110,9 +110,9 @@ const game = new Game(connection, {
     drawing(false);
     const again = run.active && BRIEF.includes(error?.code);
     const undoes = error?.code === "undo" && view.turns > 0;
-    const vain = run.active && view.asked?.quiet && error?.code === "not_understood"; // nothing would change: other words follow
+    const vain = run.active && run.lives && error?.code === "not_understood"; // other words follow
     if (error) refused(error, again || undoes ? "" : instruction);
-    if (vain) say(() => t("lives"));
+    if (vain && view.asked.quiet) say(() => t("lives"));
     if (undoes) undo();
     view.before = null;
     if (again) run.rest(instruction && view.asked);
@@ -529,8 +529,8 @@ $("sheet").onsubmit = (event) => {
   if ((view.drawing && !run.active) || $("draw").getAttribute("aria-disabled") === "true") return;
   const typed = $("text").value.trim();
   if (words.sentence() && !view.turns) words.fill(["who", "motion"]); // a film begins with somebody who does something
-  const text = (typed !== view.composed && typed) || words.sentence() || offered()[0] || words.deal(!view.turns);
-  const asked = { text, chosen: words.chosen, asked: true };
+  const said = (typed !== view.composed && typed) || words.sentence(), text = said || offered()[0] || words.deal(!view.turns);
+  const asked = { text, chosen: words.chosen, asked: true, quiet: !said };
   if (run.active) {
     run.next.push(asked);
     say(() => t("next"));

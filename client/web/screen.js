@@ -78,11 +78,12 @@ export class Screen {
 
   /** The clip that was begun since `settle` will not be whole: go back to the one before. */
   revert() {
-    const { kept } = this, count = kept.length;
+    const { kept } = this, count = kept.length, last = this.display.clips.at(-1), shown = last?.pictures[0] === kept[0];
     if (!count) return;
+    if (shown) this.begun = last.turn - 1; // it is the newest again
     this.begin(count, this.display.fps);
     Object.assign(this.next, { waiting: kept, added: count });
-    if (this.display.clips.at(-1)?.pictures[0] === kept[0]) return;
+    if (shown) return;
     this.display.clear();
     kept.forEach((one, at) => this.display.add(one, this.begun, at, count));
   }

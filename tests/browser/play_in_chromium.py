@@ -161,7 +161,7 @@ def play(page: Page, server: Serve, shots: Path) -> None:
     print("reloaded, also in a turn")
 
     assert page.console == [], page.console
-    say(page, "Dovan walks in the room.")
+    say(page, "Dovan and Bixo run in the room.")
     page.until("document.body.classList.contains('drawing')")
     server.kill()
     page.until("document.body.classList.contains('off')")
@@ -247,7 +247,7 @@ def play(page: Page, server: Serve, shots: Path) -> None:
 
 
 def let_it_go_on(page: Page, server: Serve) -> None:
-    """Clips follow each other until a sentence comes; the film is saved, and its link plays the story again."""
+    """Clips follow each other, also after a refusal; the film is saved, and its link plays the story again."""
     page.size(*SIZES["desk"])
     page.open(server.url)
     await_turns(page, 3)
@@ -257,6 +257,10 @@ def let_it_go_on(page: Page, server: Serve) -> None:
     click(page, "#live")
     page.until("document.querySelectorAll('#turns .line').length >= 2")
     page.evaluate("document.querySelector('#text').focus()")
+    page.type("blorg fnarp")
+    page.until("document.querySelector('#text').value === 'blorg fnarp'")
+    page.until("document.querySelectorAll('#turns .line').length >= 4")
+    page.evaluate("document.querySelector('#text').select()")
     page.type("Zelki flies in the city at night.")
     page.until(
         "[...document.querySelectorAll('#turns .line span')].some((one) => one.textContent.startsWith('Zelki f'))"
