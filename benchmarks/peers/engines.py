@@ -86,9 +86,8 @@ class LibraryPredictor:
         positions = torch.arange(start + count)
         masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
         masks = masks & self._ours.in_window(positions[start:], positions)
-        hidden = self.network.model(
-            inputs_embeds=embeddings, attention_mask=masks[:, None], past_key_values=cache
-        ).last_hidden_state
+        # By place: transformers 5.24 renamed the fourth, `past_key_values`, to `cache`.
+        hidden = self.network.model(None, masks[:, None], None, cache, embeddings).last_hidden_state
         layers: Sequence[Any] = cache.layers
         kept = [(layer.keys[-1:], layer.values[-1:]) for layer in layers]
         return hidden, self.network.lm_head(hidden[-1, -1]).numpy(), kept

@@ -20,6 +20,7 @@ from changed_release import (
     QKV,
     Tensors,
     Tree,
+    archive,
     index_with,
     make_pieces,
     merged,
@@ -116,6 +117,10 @@ LOADS: dict[str, Callable[[Tree], object]] = {
         {"module": t.denoiser(), "optimizer": {"scaler": Fraction(1, 3)}, "args": Namespace(x=1)},
         t.steps / "1/mp_rank_00_model_states.pt",
     ),
+    "denoiser in a step that latest links to": lambda t: (
+        (t.steps / "latest").unlink(),
+        (t.steps / "latest").symlink_to("1"),
+    ),
     "denoiser as safetensors": lambda t: t.decoder(t.denoiser(), "1/model.safetensors"),
     "denoiser in shards, in no step": lambda t: (
         (t.steps / "latest").unlink(),
@@ -184,6 +189,15 @@ ADAPTERS: dict[str, Callable[[Tensors], Mapping[str, object]]] = {
     r"entries that are not named tensors(?s:.*)module": lambda a: (lambda own: own.update(module=own) or own)({}),
     # LoRA whose scale is unknown, or that is not whole.
     r"states an alpha beside the weights: lora_alpha: 64; .*--alpha": lambda a: {"state_dict": a, "lora_alpha": 64},
+    r".*beside the weights: hyper_parameters\.lora_alpha: 64": lambda a: {
+        "state_dict": a,
+        "hyper_parameters": {"lora_alpha": 64, "alpha": 0.5},
+    },
+    r"LoRA on weights that already differ .*q_proj\.base_layer\.weight": lambda a: {
+        **a,
+        f"{LAYER}.base_layer.weight": a[f"{LAYER}.base_layer.weight"]
+        + a[f"{LAYER}.lora_B.default.weight"] @ a[f"{LAYER}.lora_A.default.weight"],
+    },
     r".*scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER": lambda a: scaled(a, 64),
     **{
         rf"(?s:.*)missing(?s:.*){words}": lambda a, parts=parts: without(a, *parts)
@@ -195,6 +209,10 @@ ADAPTERS: dict[str, Callable[[Tensors], Mapping[str, object]]] = {
             r"layers\.1\..*v_proj\.lora_A\.default\.weight": [".lora_", ".base_layer"],
         }.items()
     },
+    r".*lora_A\.default\.weight is all zeros": lambda a: {
+        key: torch.zeros_like(value) if ".lora_A" in key else value for key, value in a.items()
+    },
+    r"weights without plain numbers .*; found": lambda a: {key: value.to("meta") for key, value in a.items()},
     r"weights in FP8; found .* of float8_e4m3fn": lambda a: {k: v.to(torch.float8_e4m3fn) for k, v in a.items()},
 }
 """Changed weights in the predictor's file."""
@@ -206,6 +224,9 @@ CONTENTS: dict[str, dict[str, bytes]] = {
         r"weights quantised for llama\.cpp \(GGUF\)": b"GGUF\x03",
         "begins with zeros": bytes(64),
         "a packed file": b"\x1f\x8b\x08",
+        r"an archive of other files \(a\.bin\); unpack it": archive("a.bin"),
+        r"a text instead of the file: \.\./blobs/1f; download": b"../blobs/1f\n",
+        "an empty file": b"",
         "a file of Keras": b"\x89HDF",
         "the hub's error": b'{"error":"Access is restricted"}',
         "a Git LFS pointer.*git lfs pull": b"version https://git-lfs.github.com/spec/v1\n",
@@ -214,6 +235,13 @@ CONTENTS: dict[str, dict[str, bytes]] = {
     "AnimeGamer/MLLM-Qiqi/added_tokens.json": {
         r"other ids(?s:.*)<frame_00000> \(found 405, expected 404\)": b'{"<frame_00000>": 405}',
         r"other ids(?s:.*)<mine> \(found 404, expected an id that the": b'{"<mine>": 404, "x": []}',
+    },
+    "AnimeGamer/MLLM-Qiqi/tokenizer.json": {
+        r"other ids(?s:.*)<frame_00000> \(found 405": b'{"added_tokens": [{"content": "<frame_00000>", "id": 405}]}',
+    },
+    "AnimeGamer/MLLM-Qiqi/tokenizer_config.json": {
+        r"other ids(?s:.*)<mine> \(found 404": b'{"added_tokens_decoder": {"404": {"content": "<mine>"}}}',
+        "its added tokens are malformed": b'{"added_tokens_decoder": {"x": 1}}',
     },
     "AnimeGamer/MLLM-Qiqi/tokenizer.model": {r"another tokenizer than .*/tokenizer\.model; pass": b"another"},
     "Mistral-7B-Instruct-v0.1/config.json": {
@@ -313,11 +341,15 @@ REFUSED: dict[str, Callable[[Tree], object]] = {
             "__0_0.distcp": "a distributed checkpoint",
             "model-00001-of-00002.safetensors": "a shard; put its index",
             "model.safetensors.part1": "of a download",
+            "model.safetensors.crdownload": "of a download",
+            "model.safetensors.zip": "a packed file",
+            "model.safetensors.txt": "by another name",
             "model.fp16.safetensors": "by another name",
             "consolidated.safetensors": "Mistral's own form",
             "model.safetensors.lnk": "a shortcut of Windows",
         }.items()
     },
+    r"found 'mllm-QIQI': spelled otherwise": lambda t: t.mllm.rename(t.mllm.with_name("mllm-QIQI")),
     r"MLLM-Qiqi/pytorch_model\.bin .*found pytorch_model\.bin: a link that leads nowhere": lambda t: (
         (t.mllm / "pytorch_model.bin").unlink(),
         (t.mllm / "pytorch_model.bin").symlink_to("pytorch_model.bin"),
@@ -374,6 +406,7 @@ LORA_SETTINGS: dict[str, list[dict[str, object]]] = {
     r"rank \(found 32, expected 16\)": [{"r": 16}],
     r"malformed\n  missing \(1\)": [
         {"lora_alpha": float("nan")},
+        {"lora_alpha": True},
         {"r": 0},
         {"layers_to_transform": "0"},
         {"target_modules": "("},
@@ -419,7 +452,7 @@ def test_a_form_gives_the_releases_weights(tree: Tree, published: Tensors, form:
 def test_a_form_is_refused_in_words(tree: Tree, words: str) -> None:
     REFUSED[words](tree)
     with pytest.raises(CheckpointError, match=words):
-        tree.read()
+        weights(tree.read())
 
 
 @pytest.mark.parametrize(

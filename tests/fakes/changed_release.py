@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +113,14 @@ def write(
         save_file({key: value.contiguous() for key, value in tensors.items()}, path, notes)
     else:
         torch.save({wrapper: tensors, "epoch": 3} if wrapper else tensors, path)
+
+
+def archive(name: str) -> bytes:
+    """A zip file with a file of this name."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed:
+        packed.writestr(name, "")
+    return content.getvalue()
 
 
 def renamed(tensors: Tensors, old: str, new: str) -> Tensors:

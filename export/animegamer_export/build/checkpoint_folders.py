@@ -6,6 +6,7 @@ The layout is that of the reference's instructions; docs/EXPORT.md shows it.
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,17 @@ def missing_towers(folder: Path) -> list[str]:
 def _lacking(folder: Path, places: Sequence[Path], file: str = "") -> str:
     """Words about places that lack their weights: a file in each, or themselves files."""
     names = " or ".join(f"{place.relative_to(folder).as_posix()}{file}" for place in places)
-    return names + "".join(in_place_of_weights(place if file else place.parent) for place in places)
+    there = "".join(in_place_of_weights(place if file else place.parent) for place in places)
+    return names + (there or "".join(_spelled_otherwise(place) for place in places))
+
+
+def _spelled_otherwise(place: Path) -> str:
+    """Words about a neighbour whose name differs only in capitals or in the form of its accents, or nothing."""
+    if place.exists() or not place.parent.is_dir():
+        return ""
+    wanted = unicodedata.normalize("NFC", place.name).casefold()
+    found = (one.name for one in place.parent.iterdir() if unicodedata.normalize("NFC", one.name).casefold() == wanted)
+    return "".join(f" (found {name!a}: spelled otherwise; rename it)" for name in found)
 
 
 def _denoiser(folder: Path, places: Sequence[Path], missing: list[str]) -> Path:
@@ -144,6 +155,8 @@ def _denoiser(folder: Path, places: Sequence[Path], missing: list[str]) -> Path:
     for place in places:
         steps = [step for step in sorted(place.glob("*/")) if trained_weights(step)]
         found = ", ".join(step.name for step in steps) or "none"
+        if place / "latest" in steps:  # a link to the step
+            return place / "latest"
         if (place / "latest").is_file():
             named = read_text(place / "latest").strip()
             if place / named in steps:

@@ -48,6 +48,8 @@ PUBLISHED_TOKENIZER = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5
 """sha256 of that file."""
 SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".json", ".yaml")
 """Of weights, and of settings."""
+TOKEN_FILES = ("added_tokens.json", "tokenizer.json", "tokenizer_config.json")
+"""Files of a trainer that state the ids of added tokens; newer transformers write no added_tokens.json."""
 NO_ALPHA: Mapping[str, float] = {}
 
 
@@ -251,18 +253,32 @@ def _published_tokens(model: Path) -> dict[str, int]:
     return {name: pieces + number for number, name in enumerate(added_tokens())}
 
 
+def _stated_ids(path: Path) -> Mapping[str, object]:
+    """The id of each added token in one of TOKEN_FILES."""
+    data = read_json(path)
+    try:
+        if path.name == "tokenizer.json":
+            return {str(one["content"]): one["id"] for one in data["added_tokens"]}
+        if path.name == "tokenizer_config.json":
+            listed = data.get("added_tokens_decoder") or {}
+            return {str(one["content"]): int(at) for at, one in listed.items()}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError("its added tokens are malformed", where=path, do="pass its own file") from error
+    return data
+
+
 def _check_tokenizer(model: Path, adapter: Path, tokens: Mapping[str, int]) -> None:
     """Raises CheckpointError if the trainer's folder has a tokenizer that would give a prompt other tokens."""
-    own, added, ours = adapter / model.name, adapter / "added_tokens.json", tokens.values()
-    stated = read_json(added) if added.is_file() else {}
-    wrong: dict[str, tuple[object, object]] = {
-        name: (at, tokens.get(name, "an id that the release does not use"))
-        for name, at in stated.items()
-        if at != tokens.get(name, at) or (name not in tokens and at in ours)
-    }
-    if wrong:
-        do = "pass a model trained with the release's tokens, or remove this file if it is another's"
-        raise CheckpointError("other ids than the release's", where=added, misshapen=wrong, do=do)
+    own, ours = adapter / model.name, tokens.values()
+    for path in filter(Path.is_file, map(adapter.joinpath, TOKEN_FILES)):
+        wrong: dict[str, tuple[object, object]] = {
+            name: (at, tokens.get(name, "an id that the release does not use"))
+            for name, at in _stated_ids(path).items()
+            if at != tokens.get(name, at) or (name not in tokens and at in ours)
+        }
+        if wrong:
+            do = "pass a model trained with the release's tokens, or remove this file if it is another's"
+            raise CheckpointError("other ids than the release's", where=path, misshapen=wrong, do=do)
     if own.is_file() and not same_tokens(own, model):
         do = "pass the model that it belongs to, or remove it"
         raise CheckpointError(f"another tokenizer than {model}", where=own, do=do)

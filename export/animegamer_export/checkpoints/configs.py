@@ -13,7 +13,7 @@ from typing import Any
 
 from animegamer_rt.errors import CheckpointError
 
-from .files import TensorFile
+from .files import ALPHA, TensorFile
 from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, folder_of, read_json
 from .key_names import KeyNaming
 from .weight_map import LowRankScale, WeightMap
@@ -140,7 +140,7 @@ def low_rank_scale(
     layers, excluded = config.get("layers_to_transform"), config.get("exclude_modules") or []
     layers = layers if isinstance(layers, list) else [] if layers is None else [layers]
     kinds = {
-        "lora_alpha": isinstance(stated, (int, float)) and 0 < stated < math.inf,
+        "lora_alpha": isinstance(stated, (int, float)) and stated is not True and 0 < stated < math.inf,
         "r": _positive_whole(rank),
         "layers_to_transform": all(type(one) is int and one >= 0 for one in layers),
         "target_modules": targets is None or _names_modules(targets),
@@ -185,10 +185,7 @@ def require_rank(weight_map: WeightMap, part: str) -> None:
 def _is_other_alpha(entry: str, alpha: float) -> bool:
     """Whether an entry beside weights, such as `ss_network_alpha: 16`, is another alpha than this."""
     name, _, value = entry.partition(": ")
-    return re.fullmatch(r"((lora|network|ss_network)_)?alpha", name) is not None and value not in (
-        f"{alpha:g}",
-        f"{alpha}",
-    )
+    return ALPHA.fullmatch(name) is not None and value not in (f"{alpha:g}", f"{alpha}")
 
 
 def _names_modules(value: object) -> bool:

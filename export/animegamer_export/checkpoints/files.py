@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +25,7 @@ from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 from animegamer_rt.bundle.files import sha256
 from animegamer_rt.errors import CheckpointError
 
-from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, require_file, shards
+from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, not_as_named, require_file, shards
 
 Shape = tuple[int, ...]
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -37,6 +39,8 @@ MAX_WRAPPERS = 8
 """One within the other; a file may hold itself."""
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
+ALPHA = re.compile(r"(.*\.)?(lora|network|ss_network)_alpha|(.*lora.*\.)?alpha")
+"""Names of LoRA's alpha, also nested as `lora.alpha`; a bare `alpha` elsewhere may be a loss's."""
 MERGE = "merge it into the model with the tool that trained it, and pass the merged model"
 QUANTISED = {
     r"\.absmax$|\.quant_map$|\.quant_state\.": "bitsandbytes (NF4 or FP4)",
@@ -97,11 +101,20 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def has_numbers(tensor: Tensor) -> bool:
+    """Whether the tensor is dense; a meta tensor is only a shape, as trainers save what lies on another device."""
+    return tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_nested
+
+
 def open_tensors(tensors: Mapping[str, Tensor], where: Path, beside: Mapping[str, str] = NOTHING) -> TensorFile:
     """Tensors as a file, without the components that training adds to keys.
 
-    Raises CheckpointError for OTHER_FORMS and FP8.
+    Raises CheckpointError for OTHER_FORMS, FP8, and tensors without plain numbers.
     """
+    hollow = next((key for key, tensor in tensors.items() if not has_numbers(tensor)), None)
+    if hollow is not None:
+        what = "weights without plain numbers (meta, sparse or nested tensors)"
+        raise CheckpointError(f"{what}; found {hollow}", where=where, do=TAKE_FLOATS)
     for pattern, form, do in OTHER_FORMS:
         found = next((key for key in tensors if re.search(pattern, key)), None)
         if found is not None:
@@ -141,6 +154,8 @@ def load_torch(path: Path) -> Any:
             foreign = sorted(get_unsafe_globals_in_checkpoint(str(path)))
         with safe_globals([(type("StandIn", (StandIn,), {"named": name}), name) for name in foreign]):
             return torch.load(path, map_location="cpu", mmap=zipped, weights_only=True)
+    except CheckpointError:
+        raise
     except OSError as error:
         raise _unreadable(path, error) from error
     except pickle.UnpicklingError as error:
@@ -171,6 +186,7 @@ def open_torch(path: Path) -> TensorFile:
         for key, value in loaded.items():
             if key != inner[0]:
                 beside[f"{_name(key)}: {value}" if isinstance(value, (int, float)) else _name(key)] = value
+                beside |= dict.fromkeys(_alphas({f"{_name(key)}": value}))
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise _runs_code(path, loaded.named)
@@ -200,10 +216,9 @@ def open_safetensors(path: Path) -> TensorFile:
     except OSError as error:
         raise _unreadable(path, error) from error
     except SafetensorError as error:
-        raise CheckpointError(
-            f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
-        ) from error
-    notes = (f"{name}: {text:.60}" for name, text in (handle.metadata() or {}).items() if name != "format")
+        raise not_as_named(path, f"truncated or not a safetensors file ({first_line(error)})") from error
+    stated = {name: text for name, text in (handle.metadata() or {}).items() if name != "format"}
+    notes = [*_alphas(stated), *(f"{name}: {text:.60}" for name, text in stated.items())]
     return open_tensors(tensors, path, dict.fromkeys(notes, "a note in the file's header"))
 
 
@@ -286,12 +301,15 @@ def _runs_code(path: Path, *names: str) -> CheckpointError:
 
 
 def _not_torch(path: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"truncated or not a PyTorch file ({why})", where=path, do=DOWNLOAD_AGAIN)
+    return not_as_named(path, f"truncated or not a PyTorch file ({why})")
 
 
 def _check_sums(path: Path) -> None:
-    """Reads the archive once, a megabyte at a time, and verifies its checksums."""
+    """Reads PyTorch's archive once, a megabyte at a time, and verifies its checksums."""
     with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if not any(name.endswith("/data.pkl") for name in names):
+            raise CheckpointError(f"an archive of other files ({', '.join(names[:1])})", where=path, do="unpack it")
         damaged = archive.testzip()
     if damaged is not None:
         raise CheckpointError(f"damaged: checksum mismatch in {damaged}", where=path, do=DOWNLOAD_AGAIN)
@@ -339,6 +357,19 @@ def _why_beside(value: object, weights: Mapping[str, Tensor]) -> str:
 
 def _end(key: str) -> str:
     return ".".join(key.split(".")[-3:])
+
+
+def _alphas(stated: Mapping[Any, object], inside: str = "") -> Iterator[str]:
+    """Each alpha of LoRA in nested settings, or in JSON among them, as `hyper_parameters.lora_alpha: 64`."""
+    for key, value in stated.items():
+        path = f"{inside}{_name(key)}"
+        if isinstance(value, str) and value.startswith("{"):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if isinstance(value, Mapping) and path.count(".") < MAX_WRAPPERS:
+            yield from _alphas(value, f"{path}.")
+        elif isinstance(value, (int, float)) and ALPHA.fullmatch(path):
+            yield f"{path}: {value}"
 
 
 def kind_of(value: object) -> str:

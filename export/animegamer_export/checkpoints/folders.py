@@ -9,16 +9,21 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from animegamer_rt.bundle.files import LFS_POINTER
+from animegamer_rt.bundle.json_file import once
 from animegamer_rt.errors import CheckpointError
+from animegamer_rt.untrusted import plain
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 """In transformers' order: safetensors first, and a whole file before shards, whose index may be left from earlier."""
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 """PEFT's names."""
 DENOISER_FILE = "mp_rank_00_model_states.pt"
-DOWNLOAD_AGAIN = "download it again"
+DOWNLOAD, DOWNLOAD_AGAIN = "download the file itself", "download it again"
+MAX_TEXT = 4096
+"""Bytes of what stands in a file instead."""
 GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
 TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"
+PACKED = "a packed file"
 WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 OTHER_KINDS = (
     ((b"gguf",), GGUF, TAKE_FLOATS),
@@ -30,12 +35,16 @@ OTHER_KINDS = (
         "download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
     ),
     (
-        (b'{"error"', b"entry not found", b"access to model", b"invalid username or password", b"repository not found"),
+        (b'{"error"',),
         "the hub's error instead of the file",
         "log in, and download it again",
     ),
     # Three bytes of gzip, as two may be the length of a safetensors header.
-    ((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"rar!"), "a packed file", "unpack it"),
+    (
+        (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"rar!", b"bzh9", b"\xfd7zxz\0", b'\x04"m\x18'),
+        PACKED,
+        "unpack it",
+    ),
     ((b"\x89hdf",), "a file of Keras (HDF5)", TAKE_FLOATS),
     ((bytes(64),), "begins with zeros: the download was not finished, or the disk failed", DOWNLOAD_AGAIN),
 )
@@ -48,9 +57,14 @@ IN_PLACE_OF_WEIGHTS = (
     ("*zero_pp_rank_*", "DeepSpeed's shards; join them with its zero_to_fp32.py"),
     ("*-of-?????.*", "a shard; put its index.json and the other shards here, too"),
     ("*.lnk", "a shortcut of Windows, which is no link"),
-    *((f"*.{suffix}", UNFINISHED) for suffix in ("aria2", "part", "part[0-9]*", "incomplete")),
+    *((f"*.{suffix}", UNFINISHED) for suffix in ("aria2*", "part*", "incomplete", "*download*")),
+    *((f"*.{suffix}", f"{PACKED}; unpack it") for suffix in ("zip", "tar*", "t[gx]z", "7z", "rar", "gz", "zst")),
     ("consolidated.*", "Mistral's own form; pass that of transformers"),
-    *((f"*.{suffix}", OTHER_NAME) for suffix in ("safetensors", "bin", "pt", "pth", "ckpt")),
+    *(
+        (f"*.{suffix}{more}", OTHER_NAME)
+        for more in ("", ".*")
+        for suffix in ("safetensors", "bin", "pt", "pth", "ckpt")
+    ),
 )
 """Patterns of files in a folder that lacks its weights, and what they are."""
 
@@ -124,7 +138,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, in any encoding of Unicode. Raises CheckpointError, also for a duplicate key."""
     require_file(path)
     try:
-        data = json.loads(path.read_bytes(), object_pairs_hook=_once)
+        data = json.loads(path.read_bytes(), object_pairs_hook=once)
     except (ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"not JSON ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN) from error
     if not isinstance(data, dict):
@@ -154,13 +168,26 @@ def require_file(path: Path) -> None:
             do = f"continue it with aria2c, or remove {path.name}.aria2 if the file is whole"
             raise CheckpointError("its download was not finished", where=path, do=do)
         with path.open("rb") as file:
-            start = file.read(200)
+            start = file.read(512)
     except OSError as error:
         raise CheckpointError(f"unreadable ({first_line(error)})", where=path, do="check its permissions") from error
+    if start[257:262] == b"ustar":
+        raise CheckpointError(f"{PACKED} (tar)", where=path, do="unpack it")
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     for beginnings, what, do in OTHER_KINDS:
         if text.startswith(beginnings):
             raise CheckpointError(what, where=path, do=do)
+
+
+def not_as_named(path: Path, what: str) -> CheckpointError:
+    """The error of weights that cannot be read; a short text in their place, as of a server or a link, is quoted."""
+    content = path.read_bytes() if path.stat().st_size <= MAX_TEXT else b"\0"
+    if content.isascii() and b"\0" not in content:
+        text = plain(content.decode().strip())
+        return CheckpointError(
+            f"a text instead of the file: {text:.100}" if text else "an empty file", where=path, do=DOWNLOAD
+        )
+    return CheckpointError(what, where=path, do=DOWNLOAD_AGAIN)
 
 
 def in_place_of_weights(folder: Path) -> str:
@@ -183,11 +210,3 @@ def _plain(name: object) -> str | None:
     """A name inside the index's folder, also written as `./name` or `.\\name`; None for any other."""
     parts = PurePosixPath(name.replace("\\", "/")).parts if isinstance(name, str) else ()
     return parts[0] if len(parts) == 1 and parts[0] not in ("/", "..") else None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return read

@@ -94,15 +94,21 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
 
 
 def _require_unmerged(weight_map: WeightMap, base: TensorFile) -> None:
-    """Raises CheckpointError for LoRA on weights that it seems to be merged into: they differ from the base model's."""
-    own = (source.weight for source in weight_map.sources.values() if source.pairs)
-    key = next((key for key in own if key in base.shapes and key not in weight_map.file.base), None)
-    if key is not None and not torch.equal(weight_map.file.tensors[key].float(), base.tensors[key].float()):
-        raise CheckpointError(
-            f"LoRA on weights that already differ from Mistral's, as after a merge: {key}",
-            where=weight_map.file.where,
-            do="remove the adapter's files if they are merged; else merge them with PEFT, and pass the merged model",
-        )
+    """Raises CheckpointError for LoRA on weights that it seems to be merged into.
+
+    Such weights differ from the base model's. Those that a trainer keeps beside their LoRA may, but not by the LoRA.
+    """
+    for name, source in weight_map.sources.items():
+        key, published = source.weight, PREDICTOR.piece(source.weight)
+        if not source.pairs or key in weight_map.file.base or published.weight not in base.shapes:
+            continue
+        added = weight_map.file.tensors[key].float() - base.tensors[published.weight].float()
+        ours = sum(scale * (up.float() @ down.float()) for down, up, scale in weight_map.low_rank(name))
+        if (added - ours).norm() < added.norm() / 2 if published.wrapped else added.any():
+            what = f"LoRA on weights that already differ from Mistral's, as after a merge: {key}"
+            do = "remove the adapter's files if they are merged; else merge them with PEFT, and pass the merged model"
+            raise CheckpointError(what, where=weight_map.file.where, do=do)
+        return
 
 
 def _tied(file: TensorFile) -> TensorFile:

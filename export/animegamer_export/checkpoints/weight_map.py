@@ -16,6 +16,7 @@ from torch import Tensor
 from animegamer_rt.errors import CheckpointError
 
 from .files import FLOATS, Shape, TensorFile, dtype_name, joined
+from .folders import DOWNLOAD_AGAIN
 from .key_names import PEFT, KeyNaming, Role
 
 KEEP_ONE = "keep the right one"
@@ -101,16 +102,24 @@ class WeightMap:
     def weight(self, parameter: str) -> Tensor:
         """The parameter without LoRA, in our shape and the checkpoint's dtype."""
         key = self.sources[parameter].weight
-        theirs = self.file.tensors[key]
+        theirs = self._trained(key)
         if parameter.endswith("positions") and theirs[0, : self.shot_tokens].any():
             raise CheckpointError(
                 f"{key}: rows of the shot tokens are not zero", where=self.file.where, do="use the published file"
             )
         return in_our_shape(parameter, theirs, self.shot_tokens)
 
+    def _trained(self, key: str) -> Tensor:
+        """A tensor that training never leaves at zero; a hole that an unfinished download left in its file is."""
+        theirs = self.file.tensors[key]
+        if theirs.ndim > 1 and not theirs.any():
+            what = f"{key} is all zeros, as where a download was not finished"
+            raise CheckpointError(what, where=self.file.base.get(key, self.file.where), do=DOWNLOAD_AGAIN)
+        return theirs
+
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
         """The parameter's (down [r, in], up [out, r], scale) LoRA pairs, with the scale of the file's rank r."""
-        pairs = [(self.file.tensors[down], self.file.tensors[up]) for down, up in self.sources[parameter].pairs]
+        pairs = [(self._trained(down), self.file.tensors[up]) for down, up in self.sources[parameter].pairs]
         return [(down, up, self.low_rank_scale.at(down.shape[0])) for down, up in pairs]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from animegamer_export.checkpoints.files import kind_of, load_torch
+from animegamer_export.checkpoints.files import has_numbers, kind_of, load_torch
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
@@ -67,7 +67,7 @@ def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTu
     if (
         not re.fullmatch(r"turn_[1-9][0-9]{0,5}", name)
         or not isinstance(shot, torch.Tensor)
-        or not shot.dtype.is_floating_point
+        or not (shot.dtype.is_floating_point and has_numbers(shot))
         or not isinstance(text, str)
         or not isinstance(numbers, (list, tuple))
         or [type(number) for number in numbers] != [int] * 4

@@ -21,20 +21,31 @@ def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """A JSON value in UTF-8, nested at most 64 deep, with finite 64-bit numbers and no lone surrogates.
+    """A JSON value in UTF-8, nested at most 64 deep, with finite 64-bit numbers, no key twice and no lone surrogates.
 
     Raises ValueError with the reason for anything else.
     """
     try:
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text") from error
     try:
-        value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        value = json.loads(
+            text, parse_int=_integer, parse_float=_number, parse_constant=_number, object_pairs_hook=once
+        )
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     _check(value)
     return value
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError for a key that is given twice."""
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return read
 
 
 def _check(value: Any) -> None:

@@ -39,10 +39,15 @@ def find(name_or_path: str | Path) -> Path:
         if is_file(place / MANIFEST):
             return place
     looked = ", ".join(str(place) for place in places)
+    inside = [
+        file.parent for place in places for way in ("*", "snapshots/*") for file in place.glob(f"{way}/{MANIFEST}")
+    ]
     raise BundleNotFoundError(
         f"no bundle {name!r}",
         found=f"no {MANIFEST} in {looked}",
-        do=suggest_only(name, list_bundles()) or f"give its folder, or add the folder containing it to {SEARCH_PATH}",
+        do=(f"give {inside[0]}" if inside else "")
+        or suggest_only(name, list_bundles())
+        or f"give its folder, or add the folder containing it to {SEARCH_PATH}",
     )
 
 

@@ -6,7 +6,9 @@ All lines are checked before the first turn is played, so a mistake in the last 
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import select
 import stat
 import sys
@@ -16,10 +18,13 @@ from typing import cast
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import InstructionError
 from animegamer_rt.state.game import Instruction
+from animegamer_rt.untrusted import short
 
 STDIN = "-"
 MAX_BYTES = 16 * 2**20
 """About thirty thousand turns."""
+OTHER_KINDS = re.compile(r"""\s*(\{|\[\s*[\["{]|<[!\w]|%PDF|PK\x03|version https://git-lfs)""")
+"""How JSON, web pages, documents and Git LFS pointers begin."""
 PIPE_WAIT_SECONDS = 0.5
 """How long to wait for input from a pipe before playing the bundle's examples instead."""
 
@@ -32,7 +37,7 @@ def read_script(source: str) -> list[str]:
     name = "standard input" if source == STDIN else source
     try:
         content = _read(source)
-        text = content.decode("utf-8-sig")
+        text = content.decode(json.detect_encoding(content))  # Windows' PowerShell writes UTF-16
     except OSError as error:
         raise InstructionError(
             "the instructions cannot be read",
@@ -43,12 +48,15 @@ def read_script(source: str) -> list[str]:
     except UnicodeDecodeError as error:
         raise InstructionError(
             "the instructions are not UTF-8 text",
-            where=name,
+            where=f"{name}, line {content.count(bytes([10]), 0, error.start) + 1}",
             found=f"byte {error.start + 1} is {content[error.start]:#x}",
             do="save the file as UTF-8",
         ) from error
     except ValueError as error:
         raise InstructionError("the instructions cannot be read", where=ascii(name), found=str(error)) from error
+    if OTHER_KINDS.match(text):
+        found, expected = short(text.strip().splitlines()[0]), "text with one instruction per line"
+        raise InstructionError("not instructions", where=name, found=found, expected=expected)
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

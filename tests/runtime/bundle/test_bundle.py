@@ -99,6 +99,16 @@ def test_contradictory_manifest_is_refused(bundle: Bundle, keys: tuple[str, ...]
         bundles.load(bundle.folder)
 
 
+def test_a_manifest_changed_by_hand_is_read_and_has_no_key_twice(bundle: Bundle) -> None:
+    path = bundle.folder / "manifest.json"
+    content = path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbf" + content)  # as Windows' editors save it
+    assert bundles.load(bundle.folder).manifest == bundle.manifest
+    path.write_bytes(content.replace(b"{", b'{"name": "mine",', 1))
+    with pytest.raises(BundleFormatError, match="not readable JSON; found 'name' is given twice"):
+        bundles.load(bundle.folder)
+
+
 def test_file_that_the_system_does_not_give_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> str:
         raise OSError(errno.EIO, "Input/output error", str(path))
@@ -137,6 +147,10 @@ def test_unknown_bundle_says_where_it_was_looked_for(tmp_path: Path, monkeypatch
         bundles.open_bundle("no-such-bundle")
     assert str(tmp_path / "no-such-bundle") in str(caught.value)
     assert "ANIMEGAMER_BUNDLES" in str(caught.value)
+    (tmp_path / "packed/snapshots/1f").mkdir(parents=True)
+    (tmp_path / "packed/snapshots/1f/manifest.json").touch()
+    with pytest.raises(BundleNotFoundError, match="give .*packed/snapshots/1f"):
+        search.find("packed")
     with pytest.raises(BundleNotFoundError, match="no bundle 'aaa"):
         search.find("a" * 5000)
 

@@ -163,8 +163,10 @@ def written(folder: Path, content: str | bytes) -> str:
     return str(path)
 
 
-def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> None:
-    source = written(tmp_path, "\ufeff# a day\r\nMia waves.\r\n\r\n   \n  Mia sleeps.  \rMia runs.\u2028# end\n")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path, encoding: str) -> None:
+    text = "# a day\r\nMia waves.\r\n\r\n   \n  Mia sleeps.  \rMia runs.\u2028# end\n"
+    source = written(tmp_path, "\ufeff" + text if encoding == "utf-8" else text.encode(encoding))
     assert read_script(source) == ["Mia waves.", "Mia sleeps.", "Mia runs."]
 
 
@@ -175,7 +177,8 @@ def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> Non
         ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
         ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
         ("\u202eMia waves.\n", r"line 1: .*an invisible mark; found U\+202E.*type the words again"),
-        (b"Mia \xff waves.\n", "not UTF-8"),
+        (b"Mia waves.\nMia \xff waves.\n", "line 2: the instructions are not UTF-8"),
+        ('{"turns": ["Mia waves."]}', "story.txt: not instructions"),
     ],
 )
 def test_bad_script_is_refused_with_its_line(tmp_path: Path, content: str | bytes, said: str) -> None:
