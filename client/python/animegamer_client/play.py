@@ -50,7 +50,7 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
                     print_plain(f"  turn {game.turns} is taken back")
                     game.rewind(game.turns - 1)
                     continue
-                print_plain(f"error: {error}")
+                print_plain(f"{'  ' if error.code == 'not_understood' else 'error: '}{error}")
                 code = int(not interactive)
             except KeyboardInterrupt:
                 if not interactive:

@@ -181,10 +181,8 @@ class Terminal:
         self._print(line, "dim", prose=True)
 
     def refused(self, error: AnimeGamerError) -> None:
-        if isinstance(error, InstructionError) and error.answer:
-            self._print(f"  {error}", "yellow", prose=True)
-        else:
-            self._print(f"error: {error}", "red", prose=True)
+        lead, style = ("  ", "yellow") if error.code == "not_understood" else ("error: ", "red")
+        self._print(f"{lead}{error}", style, prose=True)
 
     def undone(self, turn: int, character: CharacterState) -> None:
         """The last turn was taken back: the next one is `turn` again."""

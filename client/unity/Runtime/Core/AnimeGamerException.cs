@@ -17,6 +17,9 @@ namespace AnimeGamer
         /// <summary>What to do about it, for people; null if that is not known.</summary>
         public string Do { get; }
 
+        /// <summary>What to tell the player, in codes, if the instruction was not understood; else empty.</summary>
+        public Answer[] Answers { get; internal set; } = new Answer[0];
+
         public AnimeGamerException(string code, string text, string whatToDo = null)
             : base(whatToDo == null ? text : text + "; " + whatToDo)
         {

@@ -277,7 +277,10 @@ namespace AnimeGamer
         void OnError(Call call, Header header, long parent)
         {
             var error = new AnimeGamerException(
-                header.Fields.Text("code"), header.Fields.Text("text"), header.Fields.TextOr("do", null));
+                header.Fields.Text("code"), header.Fields.Text("text"), header.Fields.TextOr("do", null))
+            {
+                Answers = Answer.ReadAll(header.Fields.Find("answer")),
+            };
             if (error.Code == "hello_first") Lost("the server was restarted");
             else if (parent >= 0 && parent == _helloId && _hello != null)
             {

@@ -25,6 +25,15 @@ FAnimeGamerUnderstood ToUnderstood(const ag_understood& Said)
 	FAnimeGamerUnderstood Understood;
 	Understood.Text = ToText(Said.text);
 	Understood.Notice = ToText(Said.notice);
+	for (size_t Number = 0; Number < Said.answer_count; ++Number)
+	{
+		FAnimeGamerAnswer Answer;
+		Answer.Code = ToText(Said.answers[Number].code);
+		Answer.Value = ToText(Said.answers[Number].value);
+		Answer.People = ToTexts(Said.answers[Number].people);
+		Answer.Words = ToTexts(Said.answers[Number].words);
+		Understood.Answers.Add(Answer);
+	}
 	for (size_t Number = 0; Number < Said.count; ++Number)
 	{
 		FAnimeGamerPerson Person;

@@ -52,18 +52,37 @@ struct FAnimeGamerPerson
 	FString Clothes;
 };
 
+/** One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields; those that it lacks are empty. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerAnswer
+{
+	GENERATED_BODY()
+
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Code;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Value;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> People;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Words;
+};
+
 /** What an instruction was taken to mean, or what is seen in the picture that a game starts from. */
 USTRUCT(BlueprintType)
 struct FAnimeGamerUnderstood
 {
 	GENERATED_BODY()
 
-	/** All of it in one line, for a player. Empty: nothing. */
+	/** What changes in one line, for a player. Empty: nothing. */
 	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
 	FString Text;
 	/** What was not understood, for a player; empty if all was. */
 	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
 	FString Notice;
+	/** Both in codes, to say them in the player's language. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FAnimeGamerAnswer> Answers;
 	/** The first named first. */
 	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
 	TArray<FAnimeGamerPerson> People;
