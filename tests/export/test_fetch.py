@@ -7,11 +7,13 @@ import hashlib
 import io
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fake_hub import COMMIT, FakeHub, hub_of
+from huggingface_hub import close_session
 from project import run_command
 from tiny_release import PICTURE, add_character, write_diffusers_vae, write_release
 
@@ -142,6 +144,7 @@ def _missing_file(hub: FakeHub, _: Path) -> None:
         (_missing_file, HubError, r"lacks a file; expected VDM_Decoder-Ponyo/\*/mp_rank.*--revision"),
         (lambda hub, _: setattr(hub, "pages", True), HubError, "not the hub's; found not JSON; a proxy or a log"),
         (lambda hub, _: hub.gated.add(MISTRAL), HubError, f"gated.*no token; agree to its terms on .*/{MISTRAL}"),
+        (lambda hub, _: hub.refuse.update({ADAPTER: 407}), HubError, "the proxy asks for a password; found status 407"),
         (lambda hub, _: hub.repositories.pop(VAE), HubError, f"{VAE}: no such repository, or a private one"),
     ],
 )
@@ -161,6 +164,12 @@ def test_no_network_is_said_with_what_to_look_at(hub: FakeHub, tmp_path: Path, m
     with pytest.raises(HubError, match="no connection to http://127.0.0.1:9.*HTTPS_PROXY and HF_ENDPOINT"):
         fetch(tmp_path / "checkpoints")
     assert not (tmp_path / "checkpoints").exists()
+    monkeypatch.setenv("HTTP_PROXY", "socks5://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    close_session()
+    with pytest.raises(HubError, match="proxy needs another library.*socksio.*give an http:// proxy"):
+        fetch(tmp_path / "checkpoints")
 
 
 def test_a_folder_of_another_revision_is_left_alone(hub: FakeHub, tmp_path: Path) -> None:

@@ -473,6 +473,14 @@ def test_a_setting_that_changes_numbers_is_refused(
     assert next(iter(changed)) in str(caught.value)
 
 
+def test_a_file_that_a_trainer_overwrites_meanwhile_is_named(tree: Tree) -> None:
+    source = tree.read()
+    source.require_unchanged()
+    tree.decoder(tree.denoiser(), wrapper="module")
+    with pytest.raises(CheckpointError, match=r"mp_rank_00_model_states\.pt: changed while it was read"):
+        source.require_unchanged()
+
+
 def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     tree.settings(use_cache=True, logits_scaling=8)
     tree.trained(tree.adapter(), wrapper="state_dict")

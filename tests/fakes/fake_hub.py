@@ -27,8 +27,8 @@ class FakeHub:
     """What is published, what is wrong with it, and what was asked.
 
     repositories: name -> path -> content. cut: path -> bytes after which each connection ends. changed: path -> what is
-    sent in place of the content. pages: every answer is a proxy's page. gated: the repositories that need a token.
-    tokens: host and token of each request that had one.
+    sent in place of the content. refuse: path -> the status that is sent. pages: every answer is a proxy's page. gated:
+    the repositories that need a token. tokens: host and token of each request that had one.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -36,6 +36,7 @@ class FakeHub:
     cut: dict[str, int] = field(default_factory=dict)
     changed: dict[str, bytes] = field(default_factory=dict)
     pages: bool = False
+    refuse: dict[str, int] = field(default_factory=dict)
     gated: set[str] = field(default_factory=set)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     tokens: set[tuple[str, str]] = field(default_factory=set)
@@ -98,6 +99,8 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
             self._send(200, json.dumps(answer).encode(), "application/json")
 
         def _content(self, name: str, path: str) -> None:
+            if path in hub.refuse:
+                return self._send(hub.refuse[path], b"", "text/plain")
             content = hub.changed.get(path, hub.repositories[name][path])
             start = int((self.headers["Range"] or "bytes=0-").removeprefix("bytes=").partition("-")[0])
             headers = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}

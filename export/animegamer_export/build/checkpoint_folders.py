@@ -142,12 +142,15 @@ def _lacking(folder: Path, places: Sequence[Path], file: str = "") -> str:
 
 
 def _spelled_otherwise(place: Path) -> str:
-    """Words about a neighbour whose name differs only in capitals or in the form of its accents, or nothing."""
+    """Words about what has the place's name but for capitals or the form of its accents, or nothing."""
     if place.exists() or not place.parent.is_dir():
         return ""
     wanted = unicodedata.normalize("NFC", place.name).casefold()
-    found = (one.name for one in place.parent.iterdir() if unicodedata.normalize("NFC", one.name).casefold() == wanted)
-    return "".join(f" (found {name!a}: spelled otherwise; rename it)" for name in found)
+    for name in sorted(one.name for one in place.parent.iterdir()):
+        if unicodedata.normalize("NFC", name).casefold() == wanted:
+            what = "a link that leads nowhere" if name == place.name else "spelled otherwise; rename it"
+            return f" (found {name!a}: {what})"
+    return ""
 
 
 def _denoiser(folder: Path, places: Sequence[Path], missing: list[str]) -> Path:

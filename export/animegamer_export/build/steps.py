@@ -60,13 +60,14 @@ def export(source: ExportSource, precision: Mapping[str, str], out: Path, progre
     """Writes the bundle to `out`, which must be new or empty and appears once the bundle is complete.
 
     precision: of each part to export. Raises ConfigError without a part that every turn needs, CheckpointError for a
-    weight that its precision cannot hold, and what `new_bundle` raises.
+    weight that its precision cannot hold or a file that changed meanwhile, and what `new_bundle` raises.
     """
     if lacking := [part for part in PLAY_ROLES if part not in precision]:
         raise ConfigError("a bundle needs more parts", where="--parts", do=f"add {','.join(lacking)}")
     out, steps = Path(os.path.abspath(out)), list(export_steps(source, precision))
     with new_bundle(out, sum(step.bytes for step in steps)) as folder:
         made = {step.name: run_step(step, folder, progress) for step in steps}
+        source.require_unchanged()
         with progress.busy("hashing files"):
             manifest = write_manifest(folder, _manifest(source, out.name, made)).manifest
     return Bundle(out, manifest)

@@ -50,6 +50,7 @@ SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf", ".json", ".
 """Of weights, and of settings."""
 TOKEN_FILES = ("added_tokens.json", "tokenizer.json", "tokenizer_config.json")
 """Files of a trainer that state the ids of added tokens; newer transformers write no added_tokens.json."""
+Stamp = tuple[int, int]
 NO_ALPHA: Mapping[str, float] = {}
 
 
@@ -59,7 +60,7 @@ class ExportSource:
 
     made_of: identifies the model, for the manifest. towers_missing: why there are no towers, as text. unpublished:
     sizes that differ from the published model's, as text. not_used: what no part uses of the checkpoints, and why, as
-    lines.
+    lines. files: what is read, and each file's stamp before.
     """
 
     sizes: ModelSizes
@@ -73,6 +74,14 @@ class ExportSource:
     towers_missing: str = ""
     unpublished: str = ""
     not_used: tuple[str, ...] = ()
+    files: Mapping[Path, Stamp] = field(default_factory=dict)
+
+    def require_unchanged(self) -> None:
+        """Raises CheckpointError if a file was written while it was read: its weights may be of two trainings."""
+        for path, stamp in self.files.items():
+            if not path.is_file() or _file_stamp(path) != stamp:
+                do = "export again when nothing writes to it"
+                raise CheckpointError("changed while it was read", where=path, do=do)
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
@@ -101,6 +110,7 @@ def from_checkpoints(
     Opens every file and matches all keys. Raises CheckpointError, and ConfigError for a size the vae cannot decode.
     """
     found = find_release(folder, release)
+    stamps = {path: _file_stamp(path) for paths in found.files().values() for path in paths if path.is_file()}
     tokens, model = _published_tokens(found.tokenizer), found.tokenizer.read_bytes()
     predictor, predictor_weights = open_predictor(
         found.mistral, found.adapter, max(tokens.values()) + 1, alpha.get(PREDICTOR)
@@ -128,7 +138,10 @@ def from_checkpoints(
         )
     absent = missing_towers(folder)
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
-    stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
+    read = {
+        name: [(str(path.relative_to(folder)), *stamps[path]) for path in paths]
+        for name, paths in found.files().items()
+    }
     sizes = ModelSizes(predictor, denoiser, encoder, vae)
     unpublished = sizes.unlike_published()
     return ExportSource(
@@ -140,7 +153,7 @@ def from_checkpoints(
         f"AnimeGamer, {release}: from "
         + ("checkpoints of other sizes" if unpublished else "the published checkpoints"),
         {
-            "checkpoints": stamps,
+            "checkpoints": read,
             "release": release,
             "picture": [height, width],
             "unlike_published": unpublished,
@@ -155,6 +168,7 @@ def from_checkpoints(
             *_not_used(DENOISER, both, (found.denoiser,), found),
             *_not_used(VAE, vae_weights, (), found),
         ),
+        stamps,
     )
 
 
@@ -221,9 +235,9 @@ def random_weight(seed: int, name: str, shape: Shape) -> Tensor:
     return drawn.mul_(0.05).add_(1.0 if name.endswith("weight") else 0.0)
 
 
-def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
-    """Name, size and modification time; hashing the file would take minutes."""
-    return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
+def _file_stamp(path: Path) -> Stamp:
+    """Size and modification time; hashing the file would take minutes."""
+    return path.stat().st_size, path.stat().st_mtime_ns
 
 
 def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], found: Release) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from animegamer_export.checkpoints.folders import WEB_PAGES
+from animegamer_export.checkpoints.folders import WEB_PAGES, first_line
 from animegamer_rt.bundle.files import remove, replace, sha256, write_error
 from animegamer_rt.errors import ConfigError, HubError
 from animegamer_rt.untrusted import short
@@ -22,6 +22,7 @@ LIST_TIMEOUT_S = 30.0
 """For listing files; huggingface_hub itself would wait for ever."""
 AGAIN = "run it again: finished downloads are kept"
 NO_SPACE_HINT = "free disk space, or choose a folder on another disk; nothing was downloaded"
+PASSWORD = ("the proxy asks for a password", "give it in HTTPS_PROXY: http://NAME:PASSWORD@HOST:PORT")
 PROXY = "a proxy or a log-in page answers instead: check HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
 
 
@@ -172,8 +173,10 @@ def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterato
         do = f"use one listed at {endpoint}/{name}/commits/main"
         raise HubError("the repository has no such revision", where=where, found=short(revision), do=do) from error
     except errors.HfHubHTTPError as error:
-        found, do = f"status {error.response.status_code}", f"wait a little, then {AGAIN}"
-        raise HubError("the hub refused the request", where=where, found=found, do=do) from error
+        status = error.response.status_code
+        do = f"wait a little, then {AGAIN}" if status == 429 or status >= 500 else PROXY
+        what, do = PASSWORD if status == 407 else ("the hub refused the request", do)
+        raise HubError(what, where=where, found=f"status {status}", do=do) from error
     except errors.OfflineModeIsEnabled as error:
         raise HubError("HF_HUB_OFFLINE disables the network", where=where, do="unset it, and run it again") from error
     except http_error as error:
@@ -186,4 +189,8 @@ def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterato
         if error.errno is not None:
             raise  # an error of the disk
         # http_get's own error: the number of bytes is not the expected one
-        raise HubError("the connection ended early", where=where, expected=f"{size} bytes", do=AGAIN) from error
+        what = "the connection ended early, or another file was sent"
+        raise HubError(what, where=where, expected=f"{size} bytes", do=AGAIN) from error
+    except ImportError as error:
+        do = "pip install 'httpx[socks]', or give an http:// proxy in HTTPS_PROXY and ALL_PROXY"
+        raise HubError("this proxy needs another library", where=where, found=first_line(error), do=do) from error
