@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,14 @@ def export(server: SimulatedServer, game: Game, end: str = "finished", **fields:
         server.says("part")
     server.says(end, **(fields or {"files": ["game.json"]}))
     return folder
+
+
+def test_a_sweep_empties_a_log_that_is_long(server: SimulatedServer, tmp_path: Path) -> None:
+    for name, size in (("worker.log", 2**24), ("worker-2.log", 2**24 + 1)):
+        (tmp_path / name).touch()
+        os.truncate(tmp_path / name, size)
+    server.storage.sweep([], server.now)
+    assert [(tmp_path / name).stat().st_size for name in ("worker.log", "worker-2.log")] == [2**24, 0]
 
 
 def test_a_game_keeps_its_newest_exports_as_long_as_it_is_there(server: SimulatedServer, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 
+from animegamer_rt.serving.log_lines import LinesWithoutWaiting
 from animegamer_rt.serving.wire.codec import CLIENT_LIMITS
 
 from .app import make_app
@@ -42,7 +43,8 @@ def main() -> None:
     settings = GatewaySettings.from_line(sys.stdin.buffer.readline())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_server, daemon=True).start()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s gateway: %(message)s")
+    lines = LinesWithoutWaiting(sys.stderr)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s gateway: %(message)s", handlers=[lines])
     if sys.platform != "win32":  # the server refuses --web there
         os.set_blocking(sys.stdout.fileno(), False)
     server = GatewayServer(

@@ -29,7 +29,7 @@ DEATH_S = 1.0
 LOG_TAIL_BYTES = 4096
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 MAX_LOG_BYTES = 16 * 2**20
-"""A longer log is emptied when the next process starts."""
+"""A longer log is emptied with the next sweep of the state folder."""
 
 log = logging.getLogger(__name__)
 

@@ -10,13 +10,11 @@ import contextlib
 import json
 import logging
 import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import TextIO
 
 import zmq
 
@@ -24,6 +22,7 @@ from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
+from animegamer_rt.serving.log_lines import LinesWithoutWaiting
 from animegamer_rt.serving.wire.schema import STAGES
 
 from .clients import Clients
@@ -315,33 +314,6 @@ def log_to_stderr() -> None:
     logger = logging.getLogger(__package__)
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
-
-
-class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # takes none before Python 3.11
-    """Drops lines while nobody reads the stream, and counts them: a full pipe would block the server."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._left_out = 0
-        self._writable: Callable[[int], object] | None = None
-        try:
-            if sys.platform != "win32":  # which cannot poll a pipe
-                poller = select.poll()
-                poller.register(stream.fileno(), select.POLLOUT)
-                self._writable = poller.poll
-        except (OSError, ValueError):  # closed, or not a file
-            self._writable = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the record's line if the stream accepts one now."""
-        if self._writable is not None and not self._writable(0):
-            self._left_out += 1
-            return
-        if self._left_out:
-            record = logging.makeLogRecord(vars(record) | {"args": (), "msg": record.getMessage()})
-            record.msg += f" [{self._left_out} earlier lines were dropped because nobody read them]"
-            self._left_out = 0
-        super().emit(record)
 
 
 def print_line(line: str) -> None:

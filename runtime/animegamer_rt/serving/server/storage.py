@@ -6,6 +6,7 @@ removed, at once or as soon as the disk is writable again; until then it is hidd
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
 import time
@@ -24,6 +25,7 @@ from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, PredictJo
 from animegamer_rt.state.game import CharacterState
 
 from .jobs import Export, Job, Rendered, Start, Turn
+from .local_host import open_log
 from .options import ServeOptions
 
 EXPORTS, PARTIAL = "exports", ".partial"
@@ -171,11 +173,14 @@ class Storage:
         return now >= self._sweep_at
 
     def sweep(self, in_use: Collection[str], now: float) -> None:
-        """Carry out pending removals, and delete sessions beyond the quota with their exports.
+        """Carry out pending removals, empty long logs, and delete sessions beyond the quota with their exports.
 
         in_use: sessions to leave alone. now: of the monotonic clock.
         """
         release_free()
+        for path in self._exports.parent.glob("*.log"):
+            with contextlib.suppress(OSError):
+                open_log(path).close()  # emptied if it is long
         self.remove_all()
         self._sweep_at = now + SWEEP_S
         try:
@@ -227,7 +232,7 @@ class Storage:
     def _new_folder(self, session: str) -> Path:
         earlier = self._exports_of(session)
         try:
-            self._exports.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._exports.mkdir(mode=0o700, exist_ok=True)  # a state folder that was moved away may come back
         except OSError as error:
             raise _not_written(self._exports, error) from error
         return self._exports / f".{session}-{_number(earlier[-1]) + 1 if earlier else 1}{PARTIAL}"

@@ -126,7 +126,8 @@ class WorkerProcess:
             try:
                 self._start(now)
             except OSError as error:  # may be temporary, such as no memory: the server keeps trying
-                return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
+                file = f": {error.filename}" if error.filename else ""
+                return self._fail(now, f"{self._name} could not be started: {error.strerror or error}{file}")
             return None
         if self._process.poll() is not None:
             return self._clean_up(now, f"{self._name} {self._process.ended()}", self._process.last_words())

@@ -41,6 +41,7 @@ def _render(pipeline: Pipeline, message: Message, heartbeat: Callable[[], None])
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry
     start = None if job.start_text is None else {"caption": job.start_text}
+    Path(job.folder).mkdir(exist_ok=True)  # not its parents, if the state folder was moved away
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.game_seed, size.fps, start=start)
     if turn > 1:
         folder.go_on(turn - 1)

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import zmq
@@ -282,10 +283,10 @@ def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: P
                 context.destroy(linger=0)
 
 
-def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_path: Path) -> None:
+def test_a_log_that_nobody_reads_holds_up_no_turn_no_page_and_no_end(bundle: Path, tmp_path: Path) -> None:
     """As a game may start the server: with a pipe for stderr that it never looks at."""
     arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
-    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0"]
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0", "--web", "127.0.0.1:0"]
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -296,9 +297,14 @@ def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_p
     os.close(writing)
     try:
         assert server.stdout is not None
-        port = json.loads(server.stdout.readline())["port"]
+        started = json.loads(server.stdout.readline())
         assert server.stdout.readline().startswith("ready")
-        with RawClient(port) as player:
+        page = urlsplit(started["web"])
+        for request in (b"no request\r\n\r\n", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"):  # one is logged
+            with socket.create_connection((page.hostname, page.port), timeout=20) as browser:
+                browser.sendall(request)
+                assert browser.recv(100).startswith(b"HTTP/1.1")
+        with RawClient(started["port"]) as player:
             player.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
             game = player.open()
             assert frames(player.play(game))

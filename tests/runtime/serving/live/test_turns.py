@@ -165,6 +165,10 @@ def test_an_export_is_whole_named_in_full_and_private_or_it_is_storage(bundle: P
         folder.parent.write_text("no folder")
         failed = player.rest(player.send("export", {"token": game.token}, session=game.session))
         assert error_code(failed) == "storage" and str(tmp_path) not in str(failed[-1].fields)
+        state.rename(tmp_path / "away")
+        failed = player.rest(player.send("export", {"token": game.token}, session=game.session))
+        assert error_code(failed) == "storage" and not state.exists(), "or it could not be moved back"
+        (tmp_path / "away").rename(state)
         assert frames(player.play(game)), "and the game goes on"
 
 
