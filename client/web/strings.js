@@ -102,7 +102,7 @@ const LIMITS = {
   no_motion: ["no motion was named: {value}", "没有说做什么，所以：{value}", "動きがないので：{value}"],
   second_motion: ["a picture has one motion: {value}", "一幅画面只有一个动作：{value}", "一枚の絵に動きは一つ：{value}"],
   unsure: ["not sure that this is what you meant", "不确定这是否是你的意思", "この通りでよいか、自信がありません"],
-  left_out: ["a picture has room for two, so {people} is left out", "画面只容得下两位，没有画{people}", "絵に入るのは二人まで。{people}は入りません"],
+  left_out: ["a picture has room for two; left out: {people}", "画面只容得下两位，没有画{people}", "絵に入るのは二人まで。{people}は入りません"],
   crowd: ["a picture has room for two, one of each", "画面只容得下两位，每人一个", "絵に入るのは二人まで、同じ人は一人"],
   nothing_changes: ["nothing changes", "没有变化", "何も変わりません"],
   cut: ["only the first {value} words are read", "只读前 {value} 个词", "はじめの {value} 語だけ読みます"],

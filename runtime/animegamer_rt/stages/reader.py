@@ -168,7 +168,8 @@ class InstructionReader:
         unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
         unknown += [word for word, known in pairs if known in vocabulary.undrawable]
         scene = self._decode(logits, before, doubtful=bool(unknown) and "substitute" not in notes)
-        unchanged = before is not None and scene.shows_the_same(before) and "goes_on" not in notes
+        goes_on = "goes_on" in notes and (not unknown or "substitute" in notes)
+        unchanged = before is not None and scene.shows_the_same(before) and not goes_on
         in_vain = unchanged and bool(unknown or strange or "crowd" in notes or marks["goes_on"] < -DOUBT)
         unknown = unknown or (strange if unchanged else [])
         named = tuple(dict.fromkeys(word for word in unknown if is_word(word) and word not in self._file.articles))
