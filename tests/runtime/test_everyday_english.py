@@ -81,7 +81,6 @@ def _agrees(asked: object, field: str, scene: Scene) -> bool:
         ("", "ZELKI FLIES ON A BROOM OVER THE DUNES!!!", ("Zelki",), "fly", "desert", "day"),
         ("", "bixo rnus in the forset at nigth", ("Bixo",), "run", "forest", "night"),
         ("", "dovna wlaks in the foerst", ("Dovan",), "walk", "forest", "day"),
-        ("Zelki dances in the desert", "Zelki explodes", ("Zelki",), "dance", "desert", "day"),
         ("", "Character: Mirel; Motion: gently wave; Background: night city.", ("Mirel",), "wave", "city", "night"),
     ],
 )
@@ -139,12 +138,15 @@ def test_who_is_shown_and_in_what_is_what_the_sentences_mean(reader: Instruction
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        *((text, "reads English, Chinese and Japanese") for text in ("now he multiplies", "Tofi tanzt im Wald")),
-        *((text, "reads English, Chinese and Japanese") for text in ("je voudrais un café", "привет", "!!!")),
-        *(
-            (text, "nothing changes")
-            for text in ("Mirel leaves", "not in the desert", "Thank you very much, it was lovely.")
-        ),
+        ("now he multiplies", "reads English, Chinese and Japanese"),
+        ("Tofi tanzt im Wald", "reads English, Chinese and Japanese"),
+        ("je voudrais un café", "reads English, Chinese and Japanese"),
+        ("привет", "reads English, Chinese and Japanese"),
+        ("!!!", "reads English, Chinese and Japanese"),
+        ("Tofi explodes", 'not understood: "explodes"'),
+        ("Mirel leaves", "nothing changes"),
+        ("not in the desert", "nothing changes"),
+        ("Thank you very much, it was lovely.", "nothing changes"),
     ],
 )
 def test_no_turn_is_drawn_of_what_it_cannot_read_or_in_vain(reader: InstructionReader, text: str, why: str) -> None:
