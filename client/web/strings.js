@@ -88,11 +88,11 @@ const STRINGS = { en: EN, zh: ZH, ja: JA };
 const CHANGES = {
   came: ["{people} came", "{people}来了", "{people}が来た"],
   left: ["{people} left", "{people}走了", "{people}が去った"],
-  motion: ["{people}: {value}", "{people}：{value}", "{people}：{value}"],
+  motion: ["{people} {value} now", "{people}：{value}", "{people}：{value}"],
   level: ["{value}", "{value}", "{value}"],
-  place: ["now: {value}", "现在在{value}", "今は{value}"],
+  place: ["now {value}", "现在在{value}", "今は{value}"],
   hour: ["it is {value}", "现在是{value}", "今は{value}"],
-  clothes: ["{people} in {value}", "{people}穿上了{value}", "{people}は{value}を着た"],
+  clothes: ["{people} {value} now", "{people}穿上了{value}", "{people}は{value}を着た"],
 };
 const LIMITS = {
   nothing_understood: ["Nothing of this was understood. Say who does what; the words are listed here.", "这句话没有看懂。请说谁做什么，能用的词都列在这里。", "わかりませんでした。だれが何をするか言ってください。使えることばはここにあります。"],
@@ -102,7 +102,7 @@ const LIMITS = {
   no_motion: ["no motion was named: {value}", "没有说做什么，所以：{value}", "動きがないので：{value}"],
   second_motion: ["a picture has one motion: {value}", "一幅画面只有一个动作：{value}", "一枚の絵に動きは一つ：{value}"],
   unsure: ["not sure that this is what you meant", "不确定这是否是你的意思", "この通りでよいか、自信がありません"],
-  left_out: ["a picture has room for two; left out: {people}", "画面只容得下两位，没有画{people}", "絵に入るのは二人まで。{people}は入りません"],
+  left_out: ["a picture has room for two, so not for {people}", "画面只容得下两位，没有画{people}", "絵に入るのは二人まで。{people}は入りません"],
   crowd: ["a picture has room for two, one of each", "画面只容得下两位，每人一个", "絵に入るのは二人まで、同じ人は一人"],
   nothing_changes: ["nothing changes", "没有变化", "何も変わりません"],
   cut: ["only the first {value} words are read", "只读前 {value} 个词", "はじめの {value} 語だけ読みます"],
@@ -135,12 +135,25 @@ export function t(key, values = {}) {
 
 /** The server's answer in the visitor's language: [what changes, what is not possible]. */
 export function told(answer) {
-  const at = LANGUAGES.indexOf(language), list = (names) => names?.map(label).join(["、", "と"][at - 1] ?? " & ");
+  const at = LANGUAGES.indexOf(language), list = (names) => names?.map(label).join(["、", "と"][at - 1] ?? " and ");
+  const form = (code, value, people) => (at ? label(value) : (FORMS[code] ?? String)(value, people));
   return [CHANGES, LIMITS].map((table) => answer.filter(({ code }) => table[code])
     .map(({ code, people, value, words }) => {
-      const said = { people: list(people), value: value && label(value), words: words?.map((one) => `“${one}”`).join(" ") };
+      const said = { people: list(people), value: value && form(code, value, people), words: words?.map((one) => `“${one}”`).join(" ") };
       return table[code][at].replace(/\{(\w+)\}/g, (_, name) => said[name] ?? "");
     }).join(["；", "。"][at - 1] ?? "; "));
+}
+
+/** A bundle's words in an English sentence. */
+export const does = (motion, people) => (people.length === 1 ? thirdPerson(motion) : motion);
+export const where = (place) => `${place === "beach" ? "at" : "in"} the ${place}`;
+export const wearing = (clothes) => (clothes === "raincoat" ? "in a raincoat" : `in ${clothes} clothes`);
+const FORMS = { motion: does, no_motion: does, second_motion: does, substitute: does, place: where, clothes: wearing };
+
+function thirdPerson(motion) {
+  const [verb, ...rest] = motion.split(" ");
+  const ending = /[^aeiou]y$/.test(verb) ? verb.slice(0, -1) + "ies" : /(s|x|z|ch|sh|o)$/.test(verb) ? verb + "es" : verb + "s";
+  return [ending, ...rest].join(" ");
 }
 
 /** A bundle's word as the visitor sees it. What is sent is always the bundle's own word. */

@@ -1,7 +1,7 @@
 // Chips that compose a sentence from the words that the bundle lists, or example sentences where it lists none.
 
 import { PICTURED } from "./pictured.js";
-import { label, t } from "./strings.js";
+import { does, label, t, wearing, where } from "./strings.js";
 
 const EXAMPLES = { pocket: ["Tofi waves gently in the meadow.", "Mirel in a raincoat jumps smoothly in the snowfield.", "Zelki and Tofi dance smoothly.",
   "Bixo runs quickly in the city at night.", "Dovan sits at the beach.", "Zelki flies wildly in the cloudland at night."] };
@@ -122,10 +122,10 @@ export class Words {
     const { who = [], motion, manner, place, hour, clothes, examples } = this.chosen;
     if (examples?.length) return examples[0];
     const parts = [who.join(" and ")];
-    if (clothes?.length) parts.push(clothes[0] === "raincoat" ? "in a raincoat" : `in ${clothes[0]} clothes`);
-    if (motion?.length) parts.push(who.length === 1 ? thirdPerson(motion[0]) : motion[0]);
+    if (clothes?.length) parts.push(wearing(clothes[0]));
+    if (motion?.length) parts.push(does(motion[0], who));
     if (manner?.length) parts.push(manner[0]);
-    if (place?.length) parts.push(`${place[0] === "beach" ? "at" : "in"} the ${place[0]}`);
+    if (place?.length) parts.push(where(place[0]));
     if (hour?.length) parts.push(hour[0] === "night" ? "at night" : hour[0] === "day" ? "by day" : hour[0]);
     const text = parts.filter(Boolean).join(" ");
     if (!text) return "";
@@ -135,12 +135,6 @@ export class Words {
 
 function any(words) {
   return words[Math.floor(Math.random() * words.length)];
-}
-
-function thirdPerson(motion) {
-  const [verb, ...rest] = motion.split(" ");
-  const ending = /[^aeiou]y$/.test(verb) ? verb.slice(0, -1) + "ies" : /(s|x|z|ch|sh|o)$/.test(verb) ? verb + "es" : verb + "s";
-  return [ending, ...rest].join(" ");
 }
 
 /** Arrow keys move within a group, so that Tab goes from group to group. */

@@ -176,7 +176,7 @@ def test_who_finds_no_room_beside_two_others_is_told(bundle: Bundle) -> None:
     engine = FixedReader(replace(some, people=people, clothes=clothes, refused=refused), scene_numbers=11)
     reads = InstructionReader(engine, None, words, bundle_language(bundle), "tiny")
     notice = reads.read(Instruction("Mia, Tobo and Zed run"), None).notice or ""
-    assert notice.startswith("a picture has room for two; left out: Zed")
+    assert notice.startswith("a picture has room for two, so not for Zed")
 
 
 @pytest.mark.parametrize(("lead", "changes"), [(1.5, False), (2.5, True)])
