@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from simulated_server import SHOT, STATE, Game, Listener, SimulatedServer
@@ -187,12 +189,17 @@ def test_a_sweep_empties_a_log_that_is_long(server: SimulatedServer, tmp_path: P
     assert [(tmp_path / name).stat().st_size for name in ("worker.log", "worker-2.log")] == [2**24, 0]
 
 
-def test_a_game_keeps_its_newest_exports_as_long_as_it_is_there(server: SimulatedServer, tmp_path: Path) -> None:
+def test_a_game_keeps_its_newest_exports_as_long_as_it_is_there(
+    server: SimulatedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     game = server.played()
     for _ in range(EXPORTS_KEPT + 2):
         assert not export(server, game).exists(), "it is renamed when it is complete"
     told = [Path(message.fields["folder"]) for message in game.client.heard if message.type == "exported"]
     assert len({*told}) == len(told) and [folder for folder in told if folder.is_dir()] == told[-EXPORTS_KEPT:]
+    with monkeypatch.context() as no_descriptors:
+        no_descriptors.setattr(Path, "glob", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        server.storage.sweep([], server.now)
     half = export(server, game, "failed", code="cancelled", text="stopped")
     assert not half.exists() and len(list((tmp_path / "exports").iterdir())) == EXPORTS_KEPT
     server.store.close_session(game.session)

@@ -291,7 +291,7 @@ def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
             Store(place)
 
 
-@pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])
+@pytest.mark.parametrize("case", ["text", "someone else's tables", "no version", "cut short"])
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
     path = tmp_path / FILE
     if case == "text":
@@ -303,7 +303,9 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, ca
         path.write_bytes(path.read_bytes()[: 3 * 4096])
     else:
         with contextlib.closing(sqlite3.connect(path)) as foreign, foreign:
-            foreign.execute("CREATE TABLE recipes (name TEXT)")
+            name = "store" if case == "no version" else "recipes"
+            foreign.execute(f"CREATE TABLE {name} (schema_version TEXT)")
+            foreign.execute(f"INSERT INTO {name} VALUES ('pie')")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"sessions\.sqlite: .*(not a file of sessions|damaged).*move"):
         Store(tmp_path)
@@ -331,15 +333,16 @@ def test_no_turn_counts_once_the_file_has_lost_its_name(tmp_path: Path, name: st
         assert store.resume(token).turns == 2
 
 
-def test_no_turn_counts_once_the_file_was_cut_short(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
+def test_no_turn_counts_once_the_file_was_cut_short(tmp_path: Path, name: str) -> None:
     with Store(tmp_path) as store:
         session, _ = game(store)
         play(store, session.id, ["a"] * 40)
     with Store(tmp_path) as store:
         play(store, session.id, ["b"])
-        os.truncate(tmp_path / FILE, 0)
+        os.truncate(tmp_path / name, 0)
         for _ in range(2):
-            with pytest.raises(StoreError, match=rf"{FILE}: .*truncated while the server was running.* 0 now"):
+            with pytest.raises(StoreError, match=rf"{name}: .*truncated while the server was running.* 0 now"):
                 play(store, session.id, ["c"])
 
 

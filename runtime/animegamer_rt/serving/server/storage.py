@@ -49,7 +49,7 @@ class Storage:
         self._to_remove: set[str] = set()
         """Sessions whose last stored turn will never be done."""
         self._sweep_at = 0.0
-        for folder in self._exports.glob(f".*{PARTIAL}"):  # left by a killed server
+        for folder in _found(self._exports, f".*{PARTIAL}"):  # left by a killed server
             _delete(folder)
 
     def as_done(self, session: StoredSession) -> StoredSession:
@@ -178,7 +178,7 @@ class Storage:
         in_use: sessions to leave alone. now: of the monotonic clock.
         """
         release_free()
-        for path in self._exports.parent.glob("*.log"):
+        for path in _found(self._exports.parent, "*.log"):
             with contextlib.suppress(OSError):
                 open_log(path).close()  # emptied if it is long
         self.remove_all()
@@ -189,7 +189,7 @@ class Storage:
             log.error("the sweep of old sessions failed: %s", error)
             return
         for session in swept.removed:
-            for folder in self._exports.glob(f"{session}-*"):
+            for folder in _found(self._exports, f"{session}-*"):
                 _delete(folder)
         if swept.more:
             self._sweep_at = now + SWEEP_MORE_S
@@ -239,7 +239,7 @@ class Storage:
 
     def _exports_of(self, session: str) -> list[Path]:
         """The oldest first."""
-        return sorted((folder for folder in self._exports.glob(f"{session}-*") if _number(folder)), key=_number)
+        return sorted((folder for folder in _found(self._exports, f"{session}-*") if _number(folder)), key=_number)
 
 
 def open_store(options: ServeOptions) -> Store:
@@ -247,6 +247,14 @@ def open_store(options: ServeOptions) -> Store:
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     return Store(options.state_dir, quota=quota)
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """What is there; nothing if the folder cannot be read now, as without a free descriptor."""
+    try:
+        return list(folder.glob(pattern))
+    except OSError:
+        return []
 
 
 def _delete(folder: Path) -> None:

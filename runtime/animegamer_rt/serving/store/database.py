@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,6 +113,8 @@ class Database:
             if self.connection.in_transaction:
                 self.rows("ROLLBACK")
             raise
+        finally:
+            self._note_sizes()
 
     def used_bytes(self) -> int:
         """Bytes of the file in use."""
@@ -145,6 +147,8 @@ class Database:
                 self.connection.executescript(f"PRAGMA incremental_vacuum({spare}); PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.Error as error:
                 raise storage_error(error, self.path) from error
+            finally:
+                self._note_sizes()
 
     def close(self) -> None:
         """Checkpoint the log into the file and close it."""
@@ -157,10 +161,9 @@ class Database:
                 now = path.stat()
                 if not os.path.samestat(now, before):
                     found = "another file"
-                elif path == self.path and now.st_size < before.st_size and now.st_size < self._bytes():
+                elif now.st_size < before.st_size:
                     found = f"{before.st_size} bytes before, {now.st_size} now"
                 else:
-                    self._open[path] = now
                     continue
             except OSError as error:
                 found = error.strerror or str(error)
@@ -170,6 +173,13 @@ class Database:
                 found=found,
                 do="restore the same files; or restart the server with the sessions that are there now",
             )
+
+    def _note_sizes(self) -> None:
+        """Note how large the files are after our own writing: nobody else may shorten them."""
+        for path, before in self._open.items():
+            with suppress(OSError):
+                if os.path.samestat(now := path.stat(), before):
+                    self._open[path] = now
 
     def _bytes(self) -> int:
         """Bytes of the file after a checkpoint of the log."""
@@ -217,6 +227,7 @@ class Database:
         if not tables:
             return 0
         versions = self.rows("SELECT schema_version FROM store") if "store" in tables else []
-        if len(versions) != 1:
+        if len(versions) != 1 or not isinstance(versions[0][0], int):
             raise StoreError("not a file of sessions", where=self.path, do="move it away, or choose another folder")
-        return int(versions[0][0])
+        version: int = versions[0][0]
+        return version
