@@ -22,6 +22,7 @@ from torch import Tensor
 
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn
 from animegamer_export.evaluate.turns import predict_turn, sample_instructions
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import InstructionError, OutputError
 from animegamer_rt.pipeline import Pipeline
@@ -49,14 +50,20 @@ def read_games(path: Path) -> list[Game]:
 
     Raises OutputError if there is none.
     """
+    games, file = list[Game](), path
     try:
         if path.is_dir():
-            saved = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(path.rglob(GAME_FILE))]
-            games = [[turn["instruction"] for turn in game["turns"]] for game in saved]
+            for file in sorted(path.rglob(GAME_FILE)):
+                texts = [turn["instruction"] for turn in read_json(file)["turns"]]
+                if not all(isinstance(text, str) for text in texts):
+                    raise TypeError
+                games.append(texts)
         else:
-            games = [part.strip().splitlines() for part in path.read_text(encoding="utf-8").split("\n\n")]
+            text = path.read_text(encoding=json.detect_encoding(path.read_bytes()))
+            games = [part.strip().splitlines() for part in text.split("\n\n")]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(f"cannot read the games ({error})", where=path, do="give a folder of saved games") from error
+        what = "no saved game" if isinstance(error, (KeyError, TypeError)) else f"cannot read the games ({error})"
+        raise OutputError(what, where=file, do="give a folder of saved games") from error
     if not any(games):
         expected = f"folders with a {GAME_FILE}, or a file with a line for each turn"
         raise OutputError("no game was found", where=path, expected=expected)

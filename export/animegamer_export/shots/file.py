@@ -79,7 +79,7 @@ def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTu
     if shot.shape not in (shape, (1, *shape)):
         wrong = {name: (list(shot.shape), [1, *shape])}
         raise CheckpointError("shots of another model", where=path, misshapen=wrong, do="use the bundle of its release")
-    values = shot.detach().float().reshape(shape)
+    values = shot.detach().float().resolve_neg().reshape(shape)
     if not values.isfinite().all():
         raise CheckpointError(f"the shot of {name} is not finite", where=path, do="predict it again, in bfloat16")
     first, second, third, fourth = numbers

@@ -74,10 +74,7 @@ def _write_errors(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OutputError("the disk is full", where=out, do="free some space and run it again") from error
-        found = (error.strerror or str(error)).lower()
-        place = out if error.filename is None else os.fsdecode(error.filename)
-        do = "check the disk and its permissions and run it again"
-        raise OutputError("write failed", where=place, found=found, do=do) from error
+        raise write_error(out if error.filename is None else Path(os.fsdecode(error.filename)), error) from error
 
 
 def _own_files(work: Path) -> list[str] | None:

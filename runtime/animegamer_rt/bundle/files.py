@@ -31,6 +31,7 @@ _DO = {
         (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "a file and a folder cannot share a name: choose another"
     ),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "check its permissions, or choose another folder"),
+    errno.EFBIG: "choose another disk: FAT's files have at most 4 GiB; or raise the limit (ulimit -f)",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOENT: "make its folder first, or correct the name",
 }
