@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from animegamer_bench.records import FEWEST, TENTH, Record, read_records
 from animegamer_bench.suites import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.table import place, rows, tail
+from animegamer_rt.bundle.roles import VAE
 from benchmarks.gpu.record import turn_records
 from benchmarks.records import device_label, newest, processor
 
@@ -183,19 +184,24 @@ def _busy(record: Record) -> str:
     return f", on a **busy** machine (other programs took {usage} of the processor's time)"
 
 
-def quality_table(quality: Mapping[str, Any]) -> str:
+def quality_table(manifest: Mapping[str, Any]) -> str:
     """A bundle's measured quality as Markdown: one row per figure, one column per plan, and the goals."""
+    quality: Mapping[str, Any] = manifest["quality"]
     plans = [name for name in quality if name != "vae"]
     if not plans:
         return "Nothing was measured yet.\n"
     lines = [_line(["what", *plans, "goal"]), _line(["---"] * (len(plans) + 2))]
     for what, keys, goal in VAE_QUALITY:
-        lines.append(_line([what, *[_measured(quality["vae"], keys, goal)] * len(plans), _goal(goal)]))
+        value, light = (
+            _measured(quality["vae"], keys, goal),
+            [VAE in manifest["plans"][plan]["parts"] for plan in plans],
+        )
+        lines.append(_line([what, *("-" if own else value for own in light), _goal(goal)]))
     for what, keys, goal in QUALITY:
         lines.append(_line([what, *[_measured(quality[plan], keys, goal) for plan in plans], _goal(goal)]))
     judged = quality[plans[0]]
     turns, games = judged["held_out_single_turns"], f"{judged['games']} games of {judged['turns_per_game']}"
-    return "\n".join([*lines, "", f"Counted on {turns} first turns and {games}."])
+    return "\n".join([*lines, "", f"Counted on {turns} first turns and {games}, the same for all plans."])
 
 
 def timed_box() -> str:
@@ -237,7 +243,7 @@ def main(arguments: Sequence[str]) -> int:
     turns = [*(record for record in read_records(RESULTS) if record.get("suite") is not None), *on_gpu]
     contents = {
         README: {"measured": headline_table(turns, wire)},
-        QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
+        QUALITY_PAGE: {"quality": quality_table(manifest)},
         WIRE: {"wire": wire_table(wire)},
         BENCHMARKS: {
             "timed": timed_box(),

@@ -98,12 +98,18 @@ def write_bundle(
         provenance=provenance or {},
         licence=LICENCE,
     )
-    return _write_checked(folder, manifest)
+    bundle = write_manifest(folder, manifest)
+    found = sum(path.stat().st_size for path in folder.iterdir())
+    if found > MAX_BYTES:
+        raise BundleError(
+            "the bundle is too large to ship", where=folder, found=f"{found} bytes", expected=f"at most {MAX_BYTES}"
+        )
+    return bundle
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
-    """Replaces a bundle's quality figures only. Raises BundleError if it is over 32 MB."""
-    return _write_checked(folder, replace(load(folder).manifest, quality=quality))
+    """Replaces a bundle's quality figures only."""
+    return write_manifest(folder, replace(load(folder).manifest, quality=quality), changed=())
 
 
 def _export_parts(folder: Path, networks: Networks, geometry: Geometry) -> dict[str, Part]:
@@ -118,13 +124,3 @@ def _export_parts(folder: Path, networks: Networks, geometry: Geometry) -> dict[
     ]
     print("\n".join(one.report() for one in written), flush=True)
     return {name: part for one in written for name, part in one.parts.items()}
-
-
-def _write_checked(folder: Path, manifest: Manifest) -> Bundle:
-    bundle = write_manifest(folder, manifest)
-    found = sum(path.stat().st_size for path in folder.iterdir())
-    if found > MAX_BYTES:
-        raise BundleError(
-            "the bundle is too large to ship", where=folder, found=f"{found} bytes", expected=f"at most {MAX_BYTES}"
-        )
-    return bundle

@@ -31,7 +31,6 @@ class BuildConfig:
     turns_per_game: int
     evaluated_turns: int
     evaluated_games: int
-    evaluated_plans: tuple[str, ...]
     plan_rows: tuple[int, ...]  # costs of the plans to search, in network evaluations
     plan_turns: int
     vocabulary_pieces: int
@@ -73,7 +72,6 @@ FULL = BuildConfig(
     turns_per_game=5,
     evaluated_turns=40,
     evaluated_games=8,
-    evaluated_plans=("balanced", "fast"),
     plan_rows=tuple(SearchBudget().rows),
     plan_turns=8,
     vocabulary_pieces=400,
@@ -108,7 +106,6 @@ SHORT = replace(
     turns_per_game=2,
     evaluated_turns=1,
     evaluated_games=1,
-    evaluated_plans=("fast",),
     plan_rows=(10,),
     plan_turns=1,
     vocabulary_pieces=300,

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from animegamer_export.evaluate.metrics import share
+from animegamer_export.evaluate.turns import plan_engines
 from animegamer_rt.api import Player
-from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.engine_config import DEFAULT_CONFIG
 from animegamer_rt.errors import InstructionError
 from animegamer_rt.state.game import GameState
 
@@ -39,28 +41,28 @@ class JudgedTurn:
     amount: float
 
 
-def fit_motion_scale(clips_per_level: int) -> MotionScale:
+def fit_motion_scale(clips_per_level: int, motions: Sequence[str]) -> MotionScale:
     """Fits the thresholds between motion levels on rendered training clips."""
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)
-        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed=11))
+        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed=11, motions=motions))
     ]
     return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
 
 
-def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
+def held_out_turns(count: int, seed: int, motions: Sequence[str]) -> list[tuple[Scene, str]]:
     """First turns with combinations excluded from training, as reference captions; levels cycle through 1..5."""
     turns = []
-    for index, scene in enumerate(sample_scenes(count, seed, train=False)):
+    for index, scene in enumerate(sample_scenes(count, seed, train=False, motions=motions)):
         scene = follow(None, dataclasses.replace(scene, level=1 + index % LEVELS))
         turns.append((scene, caption(scene)))
     return turns
 
 
-def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
+def held_out_games(count: int, turns: int, seed: int, motions: Sequence[str]) -> list[list[tuple[Scene, str]]]:
     """Games whose last turn has a combination excluded from training."""
     rng = random.Random(seed)
-    return [sample_game(rng, turns, train=False) for _ in range(count)]
+    return [sample_game(rng, turns, train=False, motions=motions) for _ in range(count)]
 
 
 def judge_game(player: Player, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
@@ -79,25 +81,27 @@ def judge_game(player: Player, judge: Judge, game: Sequence[tuple[Scene, str]], 
     ]
 
 
-def measure_quality(
-    bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int
-) -> dict[str, dict[str, object]]:
-    """All figures of every plan on held-out instructions with fixed seeds: a manifest's `quality`.
+def measure_quality(bundle: Bundle, judge: Judge, turns: int, games: int) -> dict[str, dict[str, object]]:
+    """All figures of every measured plan but `exact` on held-out instructions: a manifest's `quality`.
 
-    The thresholds between motion levels are fitted on as many clips of each level as there are turns.
+    All plans play the same turns with the same seeds. Only motions that the bundle draws are asked for. The thresholds
+    between motion levels are fitted on as many clips of each level as there are turns.
     """
-    scale = fit_motion_scale(clips_per_level=turns)
-    return {plan: _figures(Player(bundle, engines, plan=plan), judge, scale, turns, games) for plan in plans}
+    engines_of = plan_engines(bundle, DEFAULT_CONFIG)
+    scale = fit_motion_scale(turns, bundle.manifest.world.motions)
+    plans = [plan for plan, entry in bundle.manifest.plans.items() if plan != EXACT and entry.fidelity]
+    return {plan: _figures(Player(bundle, engines_of(plan), plan=plan), judge, scale, turns, games) for plan in plans}
 
 
 def _figures(player: Player, judge: Judge, scale: MotionScale, single_turns: int, games: int) -> dict[str, object]:
+    motions = player.bundle.manifest.world.motions
     singles = [
         judge_game(player, judge, [turn], SEED + index)[0]
-        for index, turn in enumerate(held_out_turns(single_turns, SEED))
+        for index, turn in enumerate(held_out_turns(single_turns, SEED, motions))
     ]
     longer = [
         judge_game(player, judge, game, SEED + 500 + index)
-        for index, game in enumerate(held_out_games(games, TURNS, SEED + 1))
+        for index, game in enumerate(held_out_games(games, TURNS, SEED + 1, motions))
     ]
     judged = singles + [turn for game in longer for turn in game]
     return {

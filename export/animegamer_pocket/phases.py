@@ -7,7 +7,8 @@ readers -> bundle -> plans -> answers, quality.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from animegamer_export.plan_search import measure, results
 from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.loader import load
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.stages.vae import Vae
 
 from . import bundle, held_out
@@ -61,36 +63,34 @@ def calibrate_plans(context: BuildContext) -> None:
     ]
     budget = SearchBudget(config.plan_rows, config.plan_turns)
     points = measure.measure_plans(
-        exported, open_engines(exported, plan="exact"), instructions, budget, judge=JudgeScorer(Judge())
+        exported, open_engines(exported, plan=EXACT), instructions, budget, judge=JudgeScorer(Judge())
     )
     write_plans(exported, results.choose_plans(points))
 
 
 def measure_quality(context: BuildContext) -> None:
-    """Measures the bundle's quality; the figures go into its manifest."""
-    config, judge = context.config, Judge()
+    """Measures the bundle's quality; the figures go into its manifest.
+
+    Run it again when `distill` has added a plan. Without the build's autoencoder, the vae keeps its figures.
+    """
+    config, exported = context.config, load(context.out)
+    figures = held_out.measure_quality(exported, Judge(), config.evaluated_turns, config.evaluated_games)
+    bundle.update_bundle(context.out, {"vae": _vae_figures(context, exported), **figures})
+    print(json.dumps(figures, indent=1))
+
+
+def _vae_figures(context: BuildContext, exported: Bundle) -> Mapping[str, Any]:
+    if not context.weights_path("autoencoder").exists():
+        kept: Mapping[str, Any] = exported.manifest.quality["vae"]
+        return kept
     encoder, _ = context.load_autoencoder("autoencoder")
-    exported = load(context.out)
-    engines = open_engines(exported, plan="exact")
+    vae = Vae(open_engines(exported, plan=EXACT).vae)
 
     def reconstruct(clips: np.ndarray) -> np.ndarray:
         latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)
-        vae = Vae(engines.vae)
         return np.stack([np.stack(list(vae.decode(latent[None] * context.latent_scale))) for latent in latents])
 
-    figures = {
-        "vae": vae_figures(reconstruct, config.evaluated_turns),
-        **held_out.measure_quality(
-            exported,
-            engines,
-            judge,
-            config.evaluated_plans,
-            config.evaluated_turns,
-            config.evaluated_games,
-        ),
-    }
-    bundle.update_bundle(context.out, figures)
-    print(json.dumps(figures, indent=1))
+    return vae_figures(reconstruct, context.config.evaluated_turns)
 
 
 PHASES: dict[str, Callable[[BuildContext], None]] = {

@@ -220,6 +220,22 @@ def no_games(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
     return []
 
 
+def a_damaged_shard(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
+    (bundle.folder.parent / "work").mkdir()
+    turns.shard_path(bundle.folder.parent / "work", turns.SHOTS, 0).write_bytes(b"half")
+    return []
+
+
+def no_light_decoder(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
+    patch.setattr(work.Distillation, "train_student", stopped)  # not reached
+    return ["--light-decoder", str(bundle.folder.parent / "no.safetensors")]
+
+
+def without_a_gpu(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
+    patch.setattr(torch.cuda, "is_available", lambda: False)
+    return ["--device", "torch"]
+
+
 def a_full_disk(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
     def full(shard: object, path: Path) -> None:
         path.write_bytes(b"half")
@@ -237,6 +253,9 @@ def a_full_disk(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
         (of_other_options, "what another distillation made.*'rank': 4.*another --work folder"),
         (no_games, "no game was found"),
         (a_full_disk, "cannot be written.*No space left.*it continues from there"),
+        (a_damaged_shard, "shots-0000.safetensors: cannot be read.*delete it"),
+        (no_light_decoder, "no.safetensors: no such file"),
+        (without_a_gpu, "without CUDA|GPU"),
         (lambda *_: ["--timesteps", "999,x"], "not timesteps.*a list like 999,319,19"),
         (lambda *_: ["--timesteps", "999,500"], "impossible noise"),
         (lambda *_: ["--teacher", "gentle"], "no plan 'gentle'"),

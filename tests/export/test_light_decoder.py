@@ -31,7 +31,7 @@ from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, VAE
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.errors import AnimeGamerError, OutputError
 from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
 from animegamer_rt.stages.vae import Vae
 
@@ -99,11 +99,7 @@ def least_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(add, "_measure", lambda *arguments: (measure(*arguments)[0], []))
 
 
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def test_turbo_is_added_measured_and_replaced_and_a_failed_replacement_brings_it_back(
+def test_turbo_is_added_measured_and_replaced_and_a_failed_replacement_leaves_it(
     bundle: Bundle,
     files: tuple[Path, Path],
     tmp_path: Path,
@@ -113,23 +109,37 @@ def test_turbo_is_added_measured_and_replaced_and_a_failed_replacement_brings_it
 ) -> None:
     student, light = files
     arguments = ["distill", str(bundle.folder), "--student", str(student), "--light-decoder", str(light)]
-    arguments += ["--work", str(tmp_path / "work"), "--default"]
+    arguments += ["--work", str(tmp_path / "work")]
     names = []
-    for _ in range(2):
-        assert cli.main(arguments) == 0
+    for end, options in (("", ["--default"]), ("_2", [])):
+        assert cli.main([*arguments, *options]) == 0
         found = load(bundle.folder)
         assert found.fingerprint == bundle.fingerprint
         entry = found.manifest.plans["turbo"]
-        assert entry.parts == {"denoiser": "denoiser_turbo", "vae": "vae_light"} and "ssim" in entry.fidelity
+        assert entry.parts == {"denoiser": f"denoiser_turbo{end}", "vae": f"vae_light{end}"}
+        assert "ssim" in entry.fidelity
         assert [step["timestep"] for step in entry.plan["steps"]] == [999, 319, 19]
         assert found.default_plan == "turbo"
-        names.append(sorted(path.name for path in bundle.folder.iterdir()))
+        paths = sorted(path.name for path in bundle.folder.iterdir())
+        assert not end or all(end in name for name in paths if "turbo" in name or "light" in name)
+        names.append([name.replace("_2", "") for name in paths])
     assert names[0] == names[1]
     assert "the light decoder against the vae" in capsys.readouterr().out
     before = {path.name: path.read_bytes() for path in bundle.folder.iterdir()}
+
+    def interrupted(*_: object) -> None:
+        assert load(bundle.folder) == found  # whatever kills it now, the earlier one plays
+        with pytest.raises(OutputError, match="another process is writing here"):
+            add.add_turbo(found, *files)
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(add, "_measure", interrupted)
         add.add_turbo(found, *files)
+    assert {path.name: path.read_bytes() for path in bundle.folder.iterdir()} == before
+    (bundle.folder / "denoiser_turbo.weights").write_bytes(b"of a killed run")
+    monkeypatch.setattr(add, "_measure", lambda *_: ({}, ["edges"]))
+    assert cli.main(arguments) == 1 and "the bundle keeps its earlier one: edges" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in bundle.folder.iterdir()} == before
     quantize_bundle(found, tmp_path / "small", {"predictor": scheme("int8-qdq")})
     small = load(tmp_path / "small")

@@ -1,7 +1,7 @@
 """`animegamer-rt bench compare A B`: two records of one cohort side by side, with n, spread and the ratio's interval.
 
-Records of different machines, bundles, plans, suites or precisions are refused, because their ratio would not measure
-the software.
+Records of different machines, bundles or suites, or of one plan in different precisions, are refused, because their
+ratio would measure neither the software nor the plan.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from animegamer_rt.untrusted import plain
 from .records import SAMPLES, TURN_FORMAT, UPDATE, Record, of_newer_version, percentiles, read_json
 
 COHORT = (
-    *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
-    *("suite_sha256", "precision", "peer"),
+    *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "suite", "suite_sha256", "peer"),
 )
 """Settings that must be equal in both records, unless a record is too old to have them."""
+OF_PLAN = ("network_rows", "precision")
+"""Settings that must be equal, too, if the plans are."""
 SETTINGS = (
-    *("gpu", "runs_on", "attention", "variant", "memory_source", "threads"),
+    *("plan", "gpu", "runs_on", "attention", "variant", "memory_source", "threads"),
     *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
 )
 """Settings whose differences are listed."""
@@ -42,12 +43,13 @@ def compare(first_path: Path, second_path: Path) -> int:
     Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
     first, second = read_turns(first_path), read_turns(second_path)
-    if unlike := list(differences(first, second, COHORT)):
+    cohort = COHORT if first.get("plan") != second.get("plan") else (*COHORT, *OF_PLAN)
+    if unlike := [one for one in differences(first, second, cohort) if one[0] in first and one[0] in second]:
         raise ConfigError(
             "the two records cannot be compared",
             found="; ".join(plain(f"{name}: A {a}, B {b}") for name, a, b in map(_only_unlike, unlike)),
-            expected="the same machine, bundle, plan, suite and precision",
-            do="compare two runs of one plan on one machine; README's table has plans side by side",
+            expected="the same machine, bundle and suite, and for one plan the same precision",
+            do="compare two runs on one machine",
         )
     for label, path, record in (("A", first_path, first), ("B", second_path, second)):
         print(plain(f"{label}: {path} ({_about(record)})"))
@@ -92,10 +94,8 @@ def _is_number(value: object) -> bool:
 
 
 def differences(first: Record, second: Record, names: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
-    """(name, A, B) of each setting in which the records differ; for COHORT, of those that both have."""
+    """(name, A, B) of each setting in which the records differ."""
     for name in names:
-        if names is COHORT and not (name in first and name in second):
-            continue
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,14 +23,18 @@ from animegamer_export.parts.tiny_decoder import export_tiny_decoder
 from animegamer_export.parts.vae import pixels
 from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans
 from animegamer_export.plan_search.results import GOALS
+from animegamer_export.support.new_bundle import write_errors
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.networks import read_network
-from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.files import lock_folder, remove
+from animegamer_rt.bundle.loader import Bundle, read
 from animegamer_rt.bundle.manifest import EXACT, Manifest, PlanEntry
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, TINY_DECODER, VAE, graph_names
-from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.bundle.writer import with_files, write_manifest
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleError
+from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.light_decoder import LightDecoder
 from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.pipeline import Pipeline
@@ -40,9 +42,9 @@ from animegamer_rt.pipeline import Pipeline
 from .files import TEACHER, read_light_decoder, read_student, teacher_hash
 from .likeness import likeness
 
-TURBO, BEFORE = "turbo", ".before"
-"""The plan, and the folder in the bundle for the earlier one's files until it is replaced."""
+TURBO = "turbo"
 OWN: Mapping[str, str] = {DENOISER: "denoiser_turbo", VAE: "vae_light"}
+"""Role -> the plan's part. With a number behind it while the bundle has an earlier one."""
 CALIBRATION_TURNS, COMPARED_TURNS = 24, 10
 LEAST_DB = 25.0
 """Of the light decoder against the vae. Latents of another scale give some 12."""
@@ -59,73 +61,93 @@ def add_turbo(
     config: EngineConfig = DEFAULT_CONFIG,
     log: Callable[[str], object] = print,
 ) -> tuple[Bundle, list[str]]:
-    """Writes both parts and the plan `turbo` into the bundle; an earlier `turbo` is replaced.
+    """Writes both parts and the plan `turbo` into the bundle, as its folder has it by now.
 
-    default: it becomes the default plan. Returns the bundle, and the goals that the plan misses: it then has no
-    figures, so it is not played, and is not the default.
-    Raises CheckpointError for a file that does not hold such a network, and BundleError for a student of another
+    default: it becomes the default plan, which it stays if the earlier `turbo` was. Returns the bundle, and the goals
+    that the plan misses: it then has no figures, so it is not played, and leaves a measured earlier `turbo` in place.
+    Nothing in the bundle changes until its manifest is replaced; other files than those it names are left over.
+    Raises CheckpointError for a file that does not hold such a network, BundleError for a student of another
     denoiser, for a light decoder that draws other pictures than the vae, and where a part does not compute what its
-    network does; the bundle then is as it was.
+    network does, and OutputError for a full disk, or if another process writes to the bundle.
     """
-    network, plan = read_student(student, bundle)
-    light = read_light_decoder(light_decoder, bundle)
-    unconditional = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)[1].float()
-    with _replacing(bundle) as plain:
-        usual, own = plain.manifest.parts[DENOISER], OWN[DENOISER]
-        precision: Precision = "fp32" if usual.precision == "fp32" else "fp16"
-        form: AttentionForm = "onnxruntime" if usual.int8_file else "onnx"
-        written = export_denoiser(network, unconditional, bundle.folder, precision, form, bool(usual.int8_file), own)
-        made = _with_parts(plain, written, PlanEntry(plan.to_dict(), parts={DENOISER: own}), log)
-        latents, frames = _sample_clips(made, config)
-        _require_likeness(light, latents[-COMPARED_TURNS:], frames[-COMPARED_TURNS:], light_decoder)
-        if isinstance(light, TinyDecoder):
-            kind, written = TINY_DECODER, export_tiny_decoder(light, latents[0], bundle.folder, OWN[VAE], precision)
-        else:
-            kind, written = LIGHT_DECODER, export_light_decoder(light, latents, bundle.folder, OWN[VAE], precision)
-        made = _with_parts(made, written, PlanEntry(plan.to_dict(), parts=OWN), log, {kind: asdict(light.size)})
-        figures, missed = _measure(made, latents, frames, config, log)
-        plans, default = made.manifest.plans, default and not missed
-        entries = {name: replace(entry, default=entry.default and not default) for name, entry in plans.items()}
-        entries[TURBO] = replace(plans[TURBO], fidelity={} if missed else figures, default=default)
-        provenance = {**made.manifest.provenance, TURBO: {TEACHER: teacher_hash(bundle)}}
-        made = write_manifest(bundle.folder, replace(made.manifest, plans=entries, provenance=provenance), changed=())
-    return made, missed
+    with lock_folder(bundle.folder), write_errors(bundle.folder):
+        earlier = read(bundle.folder)
+        network, plan = read_student(student, earlier)
+        light = read_light_decoder(light_decoder, earlier)
+        try:
+            _remove_left_over(earlier)
+            return _add(earlier, network, plan, light, light_decoder, default, config, log)
+        finally:
+            _remove_left_over(read(bundle.folder))
 
 
-@contextmanager
-def _replacing(bundle: Bundle) -> Iterator[Bundle]:
-    """Gives the bundle without `turbo`; if the block fails, the earlier `turbo` comes back."""
-    before = bundle.folder / BEFORE
-    before.mkdir(exist_ok=True)
-    for path in _own_files(bundle.folder):
-        path.replace(before / path.name)
-    try:
-        yield write_manifest(bundle.folder, without_turbo(bundle.manifest), changed=())
-    except BaseException:
-        for path in _own_files(bundle.folder):
-            path.unlink()
-        for path in before.iterdir():
-            path.replace(bundle.folder / path.name)
-        write_manifest(bundle.folder, bundle.manifest, changed=())
-        raise
-    finally:
-        shutil.rmtree(before)
+def _add(
+    earlier: Bundle,
+    network: Denoiser,
+    plan: DenoisePlan,
+    light: LightDecoder | TinyDecoder,
+    light_decoder: Path,
+    default: bool,
+    config: EngineConfig,
+    log: Callable[[str], object],
+) -> tuple[Bundle, list[str]]:
+    unconditional = read_network(earlier, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)[1].float()
+    folder, plain, own = earlier.folder, without_turbo(earlier.manifest), _free_names(earlier.manifest)
+    usual = plain.parts[DENOISER]
+    precision: Precision = "fp32" if usual.precision == "fp32" else "fp16"
+    form: AttentionForm = "onnxruntime" if usual.int8_file else "onnx"
+    written = export_denoiser(network, unconditional, folder, precision, form, bool(usual.int8_file), own[DENOISER])
+    entry = PlanEntry(plan.to_dict(), parts={DENOISER: own[DENOISER]})
+    made = _with_parts(Bundle(folder, plain), written, entry, log)
+    latents, frames = _sample_clips(made, config)
+    _require_likeness(light, latents[-COMPARED_TURNS:], frames[-COMPARED_TURNS:], light_decoder)
+    if isinstance(light, TinyDecoder):
+        kind, written = TINY_DECODER, export_tiny_decoder(light, latents[0], folder, own[VAE], precision)
+    else:
+        kind, written = LIGHT_DECODER, export_light_decoder(light, latents, folder, own[VAE], precision)
+    made = _with_parts(made, written, replace(entry, parts=own), log, {kind: asdict(light.size)})
+    figures, missed = _measure(made, latents, frames, config, log)
+    before = earlier.manifest.plans.get(TURBO, entry)
+    if missed and before.fidelity:
+        return earlier, missed
+    plans, default = made.manifest.plans, not missed and (default or before.default)
+    entries = {name: replace(one, default=one.default and not default) for name, one in plans.items()}
+    entries[TURBO] = replace(plans[TURBO], fidelity={} if missed else figures, default=default)
+    provenance = {**made.manifest.provenance, TURBO: {TEACHER: teacher_hash(earlier)}}
+    return write_manifest(folder, replace(made.manifest, plans=entries, provenance=provenance), changed=()), missed
 
 
-def _own_files(folder: Path) -> list[Path]:
-    return [path for part in OWN.values() for path in folder.glob(f"{part}*")]
+def _free_names(manifest: Manifest) -> dict[str, str]:
+    """Role -> a name for turbo's part whose graphs the bundle does not have."""
+    ends = ("", *(f"_{number}" for number in range(2, len(manifest.parts) + 3)))
+    for end in ends:
+        names = {role: part + end for role, part in OWN.items()}
+        if manifest.parts.keys().isdisjoint(graph for item in names.items() for graph in graph_names(*item)):
+            break
+    return names
+
+
+def _remove_left_over(bundle: Bundle) -> None:
+    """Removes the files of turbo's parts that the manifest does not name: of an earlier one, or of a killed run."""
+    for path in [path for part in OWN.values() for path in bundle.folder.rglob(f"{part}*")]:
+        if path.is_file() and path.relative_to(bundle.folder).as_posix() not in bundle.manifest.files:
+            remove(path)
 
 
 def without_turbo(manifest: Manifest) -> Manifest:
-    """The manifest without the plan `turbo` and its parts; `exact` becomes the default where `turbo` was."""
-    own = {graph for item in OWN.items() for graph in graph_names(*item)}
+    """The manifest without the plan `turbo` and parts of its own; `exact` becomes the default where `turbo` was."""
     plans = {name: entry for name, entry in manifest.plans.items() if name != TURBO}
     if not any(entry.default for entry in plans.values()):
         plans[EXACT] = replace(plans[EXACT], default=True)
-    parts = {graph: part for graph, part in manifest.parts.items() if graph not in own}
-    sizes = {name: size for name, size in manifest.sizes.items() if name not in (LIGHT_DECODER, TINY_DECODER)}
+    used = {item for entry in plans.values() for item in entry.parts.items()}
+    own = {} if TURBO not in manifest.plans else manifest.plans[TURBO].parts.items() - used
+    graphs = {graph for item in own for graph in graph_names(*item)}
+    parts = {graph: part for graph, part in manifest.parts.items() if graph not in graphs}
+    kinds = {LIGHT_DECODER, TINY_DECODER} - {part.network for part in parts.values()}
+    sizes = {name: size for name, size in manifest.sizes.items() if name not in kinds}
+    engines = {name: one for name, one in manifest.engines.items() if name.split("-")[0] not in graphs}
     provenance = {name: record for name, record in manifest.provenance.items() if name != TURBO}
-    return replace(manifest, plans=plans, parts=parts, sizes=sizes, provenance=provenance)
+    return replace(manifest, plans=plans, parts=parts, sizes=sizes, engines=engines, provenance=provenance)
 
 
 def _with_parts(
@@ -135,7 +157,7 @@ def _with_parts(
     log: Callable[[str], object],
     sizes: Mapping[str, object] = MappingProxyType({}),
 ) -> Bundle:
-    """The bundle with these parts and the plan that they play, which has no figures yet."""
+    """The bundle with these parts and the plan that they play, which has no figures yet. Nothing is written."""
     log(written.report())
     manifest = bundle.manifest
     manifest = replace(
@@ -145,7 +167,7 @@ def _with_parts(
         sizes={**manifest.sizes, **sizes},
     )
     changed = {file for part in written.parts.values() for file in part.files}
-    return write_manifest(bundle.folder, manifest, changed=changed)
+    return Bundle(bundle.folder, with_files(bundle.folder, manifest, changed))
 
 
 def _sample_clips(bundle: Bundle, config: EngineConfig) -> tuple[list[Tensor], list[Clip]]:

@@ -10,7 +10,7 @@ from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.files import lock_folder, make_folder, sha256
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import BackendError, ConfigError
 
 WHAT = (
     "Train a student of a bundle's denoiser and a light decoder, and write them into the bundle as the plan turbo. "
@@ -50,8 +50,10 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .add import TURBO, add_turbo  # needs torch
-    from .files import read_student
+    from torch import OutOfMemoryError
+
+    from .add import TURBO, add_turbo
+    from .files import read_light_decoder, read_student
     from .turns import read_games, sample_games
     from .work import Distillation, Recipe
 
@@ -63,8 +65,9 @@ def _run(options: argparse.Namespace) -> int:
     make_folder(bundle.folder)
     make_folder(options.work)
     student, light = options.student, options.light_decoder
-    if student is not None:
-        read_student(student, bundle)  # refused before any work
+    for given, read in ((student, read_student), (light, read_light_decoder)):
+        if given is not None:
+            read(given, bundle)  # refused before any work
     with lock_folder(options.work):
         if student is None or light is None:
             world, pairs = bundle.manifest.world, options.pairs
@@ -74,11 +77,16 @@ def _run(options: argparse.Namespace) -> int:
                 options.teacher, [int(step) for step in steps], pairs, *counts, sha256(student) if student else ""
             )
             distillation = Distillation(bundle, options.work, recipe, games, config)
-            student = student or distillation.train_student()
-            light = light or distillation.train_decoder(student)
+            try:
+                student = student or distillation.train_student()
+                light = light or distillation.train_decoder(student)
+            except OutOfMemoryError as error:
+                do = "run it with a smaller --batch or with --rank 32, and another --work folder"
+                raise BackendError("the GPU's memory is full", found=str(error).partition(". ")[0], do=do) from error
         made, missed = add_turbo(bundle, student, light, options.default, config)
     if missed:
-        print(f"{TURBO} misses these goals, so it stays unmeasured and is not played: {'; '.join(missed)}")
+        kept = "the bundle keeps its earlier one" if made.manifest.plans[TURBO].fidelity else "and is not played"
+        print(f"{TURBO} misses these goals, so it stays unmeasured, {kept}: {'; '.join(missed)}")
         return 1
     print(json.dumps(made.manifest.plans[TURBO].fidelity, indent=1))
     return 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
@@ -83,7 +86,11 @@ def read_light_decoder(path: Path, bundle: Bundle) -> LightDecoder | TinyDecoder
     if path.suffix == ".pth" or is_tiny_decoder(path):
         return read_tiny_decoder(path, read_size(bundle, DEFAULT_PARTS, VAE).scale)
     state, metadata = _read(path)
-    size = read_record(LightDecoderSize, json.loads(metadata.get(SIZE, "{}")), f"{path}: {SIZE}")
+    try:
+        sizes = json.loads(metadata.get(SIZE, "{}"))
+    except ValueError as error:
+        raise CheckpointError(f"its {SIZE} is not JSON", where=path, do="give another file") from error
+    size = read_record(LightDecoderSize, sizes, f"{path}: {SIZE}")
     return _filled(LightDecoder(size), state, path)
 
 
@@ -92,11 +99,23 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     unfinished = path.with_suffix(".part")
     try:
         write(unfinished)
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())  # else a power cut may leave the name without the content
         unfinished.replace(path)
     except (OSError, SafetensorError, RuntimeError) as error:  # RuntimeError: torch.save's, for a full disk
         remove(unfinished)
         do = "free some space and run it again: it continues from there"
         raise OutputError("cannot be written", where=path, found=str(error), do=do) from error
+
+
+@contextmanager
+def earlier(path: Path) -> Iterator[None]:
+    """Reads what an earlier run has left in the work folder. Raises CheckpointError for a damaged file."""
+    try:
+        yield
+    except (OSError, SafetensorError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        said, do = str(error).partition("\n")[0], "delete it and run the command again: it is made anew"
+        raise CheckpointError(f"cannot be read ({said})", where=path, do=do) from error
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

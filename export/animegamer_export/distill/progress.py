@@ -12,7 +12,7 @@ import torch
 
 from animegamer_export.support.peak_memory import peak_mib
 
-from .files import write_whole
+from .files import earlier, write_whole
 
 SAVE_EVERY_S, REPORT_EVERY_S, FIRST_REPORT = 300.0, 60.0, 10
 """The first report, of speed, memory and the time left, is after step FIRST_REPORT."""
@@ -41,7 +41,8 @@ class Progress:
     def resume(self, **parts: Stateful) -> None:
         """Sets all that the training changes to the checkpoint's state, if there is one. Comes before `remaining`."""
         if self._checkpoint.exists():
-            saved = torch.load(self._checkpoint, weights_only=True, map_location="cpu")
+            with earlier(self._checkpoint):
+                saved = torch.load(self._checkpoint, weights_only=True, map_location="cpu")
             for name, part in parts.items():
                 part.load_state_dict(saved[name])
             self.finished = int(saved["step"])

@@ -30,7 +30,7 @@ from animegamer_rt.play.game_folder import GAME_FILE
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction, motion_scope
 
-from .files import write_whole
+from .files import earlier, write_whole
 
 GAMES_EACH, TURNS_EACH = 16, 3
 """Games of a shard, and turns of a game in the bundle's own words."""
@@ -125,7 +125,10 @@ class Rows:
         self._places: list[tuple[int, int]] = []
         self._files: list[list[tuple[Any, str]]] = []
         for number in numbers:
-            files: list[Any] = [safe_open(shard_path(folder, kind, number), framework="pt") for kind in kinds]
+            files: list[Any] = []
+            for path in (shard_path(folder, kind, number) for kind in kinds):
+                with earlier(path):
+                    files.append(safe_open(path, framework="pt"))
             names = [(file.get_slice(name), name) for file in files for name in file.keys()]
             self._places += [(len(self._files), row) for row in range(names[0][0].get_shape()[0])]
             self._files.append(names)
@@ -159,7 +162,9 @@ def fill(
 
 def read_shard(folder: Path, kind: str, number: int) -> Shard:
     """A whole shard."""
-    return load_file(shard_path(folder, kind, number))
+    path = shard_path(folder, kind, number)
+    with earlier(path):
+        return load_file(path)
 
 
 def shard_path(folder: Path, kind: str, number: int) -> Path:

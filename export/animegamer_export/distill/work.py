@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from animegamer_export.evaluate.turns import plan_engines
+from animegamer_rt.backends.torch.card import check_gpu
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.networks import read_network, refuse_quantised
 from animegamer_rt.bundle.files import require_space
@@ -24,9 +25,10 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling.libraries import check_libraries
 
 from .decoder import decoder_loss, decoder_optimisers, start
-from .files import read_student, student_plan, teacher_hash, write_light_decoder, write_student, write_whole
+from .files import earlier, read_student, student_plan, teacher_hash, write_light_decoder, write_student, write_whole
 from .optimiser import product_dtype
 from .progress import Progress
 from .student import (
@@ -91,31 +93,39 @@ class Distillation:
     def __init__(
         self, bundle: Bundle, folder: Path, recipe: Recipe, games: Sequence[Game], config: EngineConfig
     ) -> None:
-        """Raises BackendError for weights that no training can read, PlanError for impossible timesteps, and
-        OutputError if a disk has too little room, and ConfigError for the folder of another distillation.
+        """Raises BackendError without the GPU, or for weights that no training can read; PlanError for impossible
+        timesteps, OutputError if a disk has too little room, and ConfigError for the folder of another distillation.
         """
         refuse_quantised(bundle)
         self.bundle, self.folder, self.recipe, self.config = bundle, folder, recipe, config
+        if config.device in GPU_DEVICES:
+            check_libraries(replace(config, device="torch"), reader=False)
+            check_gpu()
         self.device = torch.device("cuda" if config.device in GPU_DEVICES else "cpu")
         self.teacher, self._steps = teacher_hash(bundle), Steps(student_plan(recipe.timesteps), self.device)
         self.games = repeated(games, recipe.pairs)
         self.numbers = range(-(-len(self.games) // GAMES_EACH))
         self._require_space()
         content = hashlib.sha256(json.dumps(self.games).encode()).hexdigest()
-        self._require_same({**asdict(recipe), "denoiser": self.teacher, "games": content})
+        made_by = {"bundle": bundle.fingerprint, "steps": bundle.steps_hash(recipe.teacher)}
+        self._require_same({**asdict(recipe), **made_by, "games": content})
 
     def _require_space(self) -> None:
         geometry, files = self.bundle.manifest.geometry, self.bundle.manifest.files
         weights = sum(files[name].bytes for name in self.bundle.manifest.parts[DENOISER].data_files) // 2
         shot, frames = geometry.shot_tokens * geometry.shot_width, geometry.frames * geometry.height * geometry.width
         turn = 2 * shot + 2 * 2 * int(np.prod(geometry.latent_shape)) + 3 * frames
+        held = sum(path.stat().st_size for path in self.folder.iterdir())
         # A checkpoint has up to four float32 numbers for each weight, and is written before the last one is removed.
-        require_space(self.folder, self.recipe.pairs * turn + 2 * 4 * 4 * weights, NO_SPACE_HINT)
-        require_space(self.bundle.folder, 2 * 2 * weights, NO_SPACE_HINT)
+        work, added = max(0, self.recipe.pairs * turn + 2 * 4 * 4 * weights - held), 2 * 2 * weights
+        one_disk = self.folder.stat().st_dev == self.bundle.folder.stat().st_dev
+        require_space(self.folder, work + added * one_disk, NO_SPACE_HINT)
+        require_space(self.bundle.folder, added, NO_SPACE_HINT)
 
     def _require_same(self, asked: dict[str, object]) -> None:
         mark = self.folder / "distill.json"
-        found = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else asked
+        with earlier(mark):
+            found = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else asked
         if found != asked:
             other = [name for name in asked if found.get(name) != asked[name]]
             raise ConfigError(

@@ -53,7 +53,7 @@ def new_bundle(out: Path, size: int) -> Iterator[Path]:
         with lock_folder(work):
             claim_folder(work, "a bundle under way", _own_files, do="move it, or choose another --out")
             ours = True
-            with _write_errors(out):
+            with write_errors(out):
                 write_file(work / MARK, MARKED)
                 for path in work.iterdir():
                     if path.name not in (MARK, LOCK):
@@ -67,7 +67,7 @@ def new_bundle(out: Path, size: int) -> Iterator[Path]:
 
 
 @contextmanager
-def _write_errors(out: Path) -> Iterator[None]:
+def write_errors(out: Path) -> Iterator[None]:
     """Converts an OSError inside the block, such as a full disk, to an OutputError."""
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from .captions import caption, paraphrase
 from .scene import (
@@ -22,7 +23,7 @@ from .scene import (
 )
 
 
-def sample_scene(rng: random.Random, train: bool = True) -> Scene:
+def sample_scene(rng: random.Random, train: bool = True, motions: Sequence[str] = MOTIONS) -> Scene:
     """A random scene; three in ten have two characters. Its combination is held out if and only if `train` is False."""
     while True:
         count = 2 if rng.random() < 0.3 else 1
@@ -30,7 +31,7 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
         low, high = x_range(count)
         scene = Scene(
             characters=characters,
-            motion=rng.choice(MOTIONS),
+            motion=rng.choice(motions),
             level=rng.randint(1, 5),
             place=rng.choice(PLACES),
             night=rng.random() < 0.5,
@@ -38,19 +39,21 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
             start_x=rng.randrange(low, high + 1, 8),
             seed=rng.getrandbits(31),
             facing=rng.choice((-1, 1)),
-            before=rng.choice(MOTIONS) if rng.random() < 0.5 else "",
+            before=rng.choice(motions) if rng.random() < 0.5 else "",
         )
         if is_held_out(scene) != train:
             return scene
 
 
-def sample_scenes(count: int, seed: int, train: bool = True) -> list[Scene]:
+def sample_scenes(count: int, seed: int, train: bool = True, motions: Sequence[str] = MOTIONS) -> list[Scene]:
     """Random scenes. All have held-out combinations if `train` is False, else none."""
     rng = random.Random(seed)
-    return [sample_scene(rng, train=train) for _ in range(count)]
+    return [sample_scene(rng, train, motions) for _ in range(count)]
 
 
-def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tuple[Scene, str]]:
+def sample_game(
+    rng: random.Random, turns: int, train: bool = True, motions: Sequence[str] = MOTIONS
+) -> list[tuple[Scene, str]]:
     """A random game: each turn's scene, and an instruction that means this scene after the earlier turns.
 
     With `train` no turn has a held-out combination; else only the last one does.
@@ -58,14 +61,14 @@ def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tupl
     while True:
         game: list[tuple[Scene, str]] = []
         for _ in range(turns):
-            game.append(_sample_turn(rng, [scene for scene, _ in game]))
+            game.append(_sample_turn(rng, [scene for scene, _ in game], motions))
         if train and not any(is_held_out(scene) for scene, _ in game):
             return game
         if not train and is_held_out(game[-1][0]):
             return game
 
 
-def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
+def _sample_turn(rng: random.Random, past: list[Scene], motions: Sequence[str]) -> tuple[Scene, str]:
     previous = past[-1] if past else None
     count = 2 if rng.random() < 0.3 else 1
     same_characters = previous is not None and rng.random() < 0.6
@@ -78,7 +81,7 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
     if rng.random() < (0.4 if previous else 0.85):
         place, night = rng.choice(PLACES), rng.random() < 0.5
     position = rng.choice(tuple(POSITIONS)) if rng.random() < (0.05 if previous else 0.25) else ""
-    scene = Scene(characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, seed=rng.getrandbits(31))
+    scene = Scene(characters, rng.choice(motions), rng.randint(1, 5), place, night, outfits, seed=rng.getrandbits(31))
     scene = follow(previous, scene, position)
     omit = set() if position else {"position"}
     if same_characters and outfits == kept and rng.random() < 0.3:

@@ -30,15 +30,7 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
     takes a minute. The manifest appears complete or not at all.
     """
     folder = Path(folder)
-    records = {}
-    for name in named_files(manifest):
-        if not (folder / name).is_file():
-            raise BundleFileError("a file of the manifest is missing", where=folder / name, do=FIX_MANIFEST)
-        if changed is not None and name not in changed and name in manifest.files:
-            records[name] = manifest.files[name]
-            continue
-        records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
-    manifest = replace(manifest, format=FORMAT_NAME, format_version=_format_version(manifest), files=records)
+    manifest = with_files(folder, manifest, changed)
     fields = write_record(manifest)
     if manifest.reader is None:
         del fields["reader"]  # programs before READER_FORMAT_VERSION refuse the key
@@ -50,6 +42,19 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
     check_manifest(manifest, folder / MANIFEST)
     write_file(folder / MANIFEST, (text + "\n").encode())
     return Bundle(folder, manifest)
+
+
+def with_files(folder: Path, manifest: Manifest, changed: Collection[str] | None = None) -> Manifest:
+    """The manifest with its files' sizes and hashes, as `write_manifest` would write it."""
+    records = {}
+    for name in named_files(manifest):
+        if not (folder / name).is_file():
+            raise BundleFileError("a file of the manifest is missing", where=folder / name, do=FIX_MANIFEST)
+        if changed is not None and name not in changed and name in manifest.files:
+            records[name] = manifest.files[name]
+            continue
+        records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
+    return replace(manifest, format=FORMAT_NAME, format_version=_format_version(manifest), files=records)
 
 
 def _format_version(manifest: Manifest) -> int:
