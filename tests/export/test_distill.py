@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,15 +65,16 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         loss = losses(*arguments)  # type: ignore[arg-type]
 
         def at_step(step: int, generator: torch.Generator) -> Iterator[Tensor]:
-            if step == 1:
-                raise KeyboardInterrupt
-            yield from loss(step, generator)
+            for number, one in enumerate(loss(step, generator)):
+                yield one
+                if step == 1 and number == 1:  # within the step
+                    signal.raise_signal(signal.SIGINT)
 
         return at_step
 
     monkeypatch.setattr(work, "student_loss", interrupted)
     assert run(bundle) == 130
-    assert "stopped after step 1 of 3; run the same command to continue" in capsys.readouterr().out
+    assert "stopped after step 2 of 3; run the same command to continue" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in bundle.folder.iterdir()} == before
     monkeypatch.setattr(work, "student_loss", losses)
     missed = run(bundle)

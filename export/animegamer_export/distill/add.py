@@ -192,7 +192,8 @@ def _require_likeness(
             where=where,
             found=f"{found:.1f} dB on {len(latents)} latents",
             expected=f"at least {LEAST_DB:.0f} dB",
-            do="use one for this bundle's latents: of another model, or in another scale, they give other pictures",
+            do="use one for this bundle's latents (another model or scale gives other pictures), or train one on more "
+            "--pairs for more --decoder-steps in another --work folder",
         )
 
 

@@ -105,7 +105,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, SafetensorError, RuntimeError) as error:  # RuntimeError: torch.save's, for a full disk
         remove(unfinished)
         do = "free some space and run it again: it continues from there"
-        raise OutputError("cannot be written", where=path, found=str(error), do=do) from error
+        found = "no more could be written" if isinstance(error, RuntimeError) else str(error)
+        raise OutputError("cannot be written", where=path, found=found, do=do) from error
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -57,10 +58,18 @@ class Progress:
     def run(self, losses: Iterator[dict[str, float]]) -> None:
         """Runs the training to its end. losses: of each step of `remaining`, when all has changed; printed smoothed.
 
-        An interruption (KeyboardInterrupt) is passed on when the state is saved.
+        Ctrl-C ends it behind the step that runs, saved, with KeyboardInterrupt; a second Ctrl-C at once.
         """
         started = saved = reported = time.monotonic()
         smooth: dict[str, float] = {}
+        asked = False
+
+        def stop_soon(*_: object) -> None:
+            nonlocal asked
+            asked = True
+            signal.signal(signal.SIGINT, before)
+
+        before = signal.signal(signal.SIGINT, stop_soon)
         try:
             for done, found in enumerate(losses, start=1):
                 self.finished += 1
@@ -70,14 +79,15 @@ class Progress:
                 if done == FIRST_REPORT or now - reported > REPORT_EVERY_S or is_last:
                     reported = now
                     self._report(smooth, (now - started) / done)
-                if now - saved > SAVE_EVERY_S or is_last:
+                if now - saved > SAVE_EVERY_S or is_last or asked:
                     self._save()
                     saved = now
-        except KeyboardInterrupt:
-            self._save()
-            stopped = f"{self.name}: stopped after step {self.finished} of {self.steps}"
-            print(f"{stopped}; run the same command to continue", flush=True)
-            raise
+                if asked:
+                    stopped = f"{self.name}: stopped after step {self.finished} of {self.steps}"
+                    print(f"{stopped}; run the same command to continue", flush=True)
+                    raise KeyboardInterrupt
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _report(self, losses: dict[str, float], seconds: float) -> None:
         """seconds: of a step."""
@@ -89,8 +99,6 @@ class Progress:
         )
 
     def _save(self) -> None:
-        if not self._parts:  # interrupted before anything was trained
-            return
         self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
         state = {"step": self.finished, **{name: part.state_dict() for name, part in self._parts.items()}}
         write_whole(self._checkpoint, partial(torch.save, state))
