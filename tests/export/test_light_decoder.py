@@ -18,6 +18,7 @@ from animegamer_export.distill import add
 from animegamer_export.distill.files import teacher_hash
 from animegamer_export.parts.light_decoder import export_light_decoder
 from animegamer_export.parts.vae import pixels
+from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
@@ -125,6 +126,8 @@ def test_turbo_is_added_measured_and_replaced_and_a_failed_replacement_leaves_it
         names.append([name.replace("_2", "") for name in paths])
     assert names[0] == names[1]
     assert "the light decoder against the vae" in capsys.readouterr().out
+    found = write_plans(found, {}, {"turbo": {"ssim": 0.9}})  # as `search-plans` does
+    assert found.default_plan == "turbo"
     before = {path.name: path.read_bytes() for path in bundle.folder.iterdir()}
 
     def interrupted(*_: object) -> None:
@@ -158,6 +161,10 @@ def without_timesteps(bundle: Bundle, student: Path, light: Path) -> None:
     save_file(dict(denoiser.named_parameters()), student, {"teacher": teacher_hash(bundle)})
 
 
+def of_an_odd_size(bundle: Bundle, student: Path, light: Path) -> None:
+    save_file({"a": torch.zeros(1)}, light, {"size": '{"channels": [96, 32], "blocks": [2]}'})
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -165,6 +172,7 @@ def without_timesteps(bundle: Bundle, student: Path, light: Path) -> None:
         (without_timesteps, "timesteps are not a list like 999,319,19"),
         (lambda bundle, student, light: student.write_bytes(b"no"), "not a safetensors file"),
         (lambda bundle, student, light: shutil.copy(student, light), "not the weights of a LightDecoder"),
+        (of_an_odd_size, "its size is impossible"),
         (lambda bundle, student, light: None, "draws other pictures than the bundle's vae.*at least 25 dB"),
     ],
 )

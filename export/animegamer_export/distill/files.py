@@ -87,11 +87,10 @@ def read_light_decoder(path: Path, bundle: Bundle) -> LightDecoder | TinyDecoder
         return read_tiny_decoder(path, read_size(bundle, DEFAULT_PARTS, VAE).scale)
     state, metadata = _read(path)
     try:
-        sizes = json.loads(metadata.get(SIZE, "{}"))
-    except ValueError as error:
-        raise CheckpointError(f"its {SIZE} is not JSON", where=path, do="give another file") from error
-    size = read_record(LightDecoderSize, sizes, f"{path}: {SIZE}")
-    return _filled(LightDecoder(size), state, path)
+        network = LightDecoder(read_record(LightDecoderSize, json.loads(metadata.get(SIZE, "{}")), f"{path}: {SIZE}"))
+    except (ValueError, RuntimeError) as error:  # no JSON, or no network of this size
+        raise CheckpointError(f"its {SIZE} is impossible ({error})", where=path, do="give another file") from error
+    return _filled(network, state, path)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -102,13 +102,15 @@ def write_plans(
 ) -> Bundle:
     """Writes these plans and their figures into the manifest, with `balanced` as the default plan.
 
-    own: figures for plans with their own parts. Other plans stay. The measured quality of a changed plan is removed.
+    own: figures for plans with their own parts, one of which stays the default if it is. Other plans stay. The measured
+    quality of a changed plan is removed.
     """
-    entries = {name: replace(entry, default=False) for name, entry in bundle.manifest.plans.items()}
+    default = bundle.default_plan if bundle.default_plan in own else DEFAULT
+    entries = {name: replace(entry, default=name == default) for name, entry in bundle.manifest.plans.items()}
     for name, figures in own.items():
         entries[name] = replace(entries[name], fidelity={**entries[name].fidelity, **figures})
     for name, point in chosen.items():
-        entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
+        entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == default)
     before = bundle.manifest.plans
     stale = {name for name in chosen if name in before and before[name].plan != entries[name].plan}
     quality = {name: figures for name, figures in bundle.manifest.quality.items() if name not in stale}
