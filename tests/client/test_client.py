@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import FRAMES, HEIGHT, WIDTH, frame_rows
 
@@ -107,6 +108,33 @@ def test_turn_that_is_left_at_once_is_cancelled_though_the_cancel_came_first(ser
         assert [turn["instruction"] for turn in server.games[game.token].turns] == ["Mia runs."]
     asked = [kind for kind in server.kinds() if kind in ("turn", "cancel")]
     assert sorted(asked[:3]) == ["cancel", "cancel", "turn"] and asked[3:] == ["turn"]
+
+
+@pytest.mark.parametrize("step", ["send", "recv"])
+def test_ctrl_c_within_a_message_stops_the_turn_and_the_next_one_runs(
+    step: str, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"{step}_multipart"
+    whole = getattr(zmq.Socket, name)
+
+    def interrupted(socket: Any, *arguments: Any, **options: Any) -> Any:
+        if socket.type != zmq.DEALER:  # the server's
+            return whole(socket, *arguments, **options)
+        if step == "send":
+            socket.send(arguments[0][0], zmq.SNDMORE)
+        else:
+            socket.recv(zmq.DONTWAIT)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    if step == "recv":
+        server.faults[3] = "hold"
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        monkeypatch.setattr(zmq.Socket, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            list(game.turn("Mia waves."))
+        assert len(list(game.turn("Mia runs."))) == 8 and game.turns == 1
 
 
 def test_turn_as_a_context_is_cancelled_at_its_end(make_client: MakeClient, server: FakeServer) -> None:

@@ -231,11 +231,13 @@ class BaseGame:
         yield from self._wait_for_abandoned()
         return (yield from self._client._ask(call))
 
-    def _send_turn(self, call: TurnCall) -> Steps[None]:
-        self._abandon_left()
-        yield from self._wait_for_abandoned()
-        self._client._send(call)
+    def _send_turn(self, call: TurnCall) -> None:
         self._turn_calls.append(call)
+        try:
+            self._client._send(call)
+        except ClientError as error:
+            call.fail(error)
+            raise
 
     def _log(self) -> Steps[list[LoggedTurn]]:
         turns: list[LoggedTurn] = []
@@ -295,8 +297,10 @@ class BaseTurn:
 
     def _send(self) -> Steps[None]:
         if not self._sent:
-            yield from self._game._send_turn(self._call)
-            self._sent = True
+            self._game._abandon_left()
+            yield from self._game._wait_for_abandoned()
+            self._sent = True  # before it is: who interrupts the sending cancels the turn
+            self._game._send_turn(self._call)
 
     def _next(self) -> Steps[Event | None]:
         """The next event; None after the last one, and once the turn was left."""

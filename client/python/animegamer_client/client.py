@@ -163,7 +163,11 @@ class Game(BaseGame):
 
     def _send_turn_now(self, call: TurnCall) -> Turn:
         turn = Turn(self, call)
-        self._client._run(turn._send())
+        try:
+            self._client._run(turn._send())
+        except KeyboardInterrupt:
+            turn._leave()
+            raise
         return turn
 
 

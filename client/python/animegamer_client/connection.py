@@ -54,6 +54,14 @@ class Connection:
 
         Returns whether there was a message.
         """
+        try:
+            return self._advance()
+        except BaseException:  # as KeyboardInterrupt, which may leave half a message: another connection has whole ones
+            self.state.lost()
+            self.close()
+            raise
+
+    def _advance(self) -> bool:
         received = self._receive()
         if not received:
             self._read_monitor()
