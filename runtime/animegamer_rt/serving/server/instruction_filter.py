@@ -33,14 +33,14 @@ _SIGN_LETTERS = f"A-Z{_EITHER.upper()}"
 _SHAPES = {"i": (f"i{_EITHER}", "l"), "l": (f"l{_EITHER}",), _EITHER: (f"i{_EITHER}", f"l{_EITHER}")}
 """What a letter of a blocked word may look like, where that is more than itself. Repeats are of one kind, as in `tiiit`
 but not in `tilt`."""
-_SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\W_]+[^\W_](?![^\W_])){2,}")
+_SET_APART = re.compile(r"(?<!\w)\w(?:\W+\w(?!\w)){2,}")
 """Three or more single letters separated by blanks or signs."""
-_BETWEEN = re.compile(r"[\W_]+")
-_INSIDE = r"(?:[^\w\s'\u2019]|_)*"
+_BETWEEN = re.compile(r"\W+")
+_INSIDE = r"[^\w\s'\u2019]*"
 """Signs inside a word that are overlooked. Not apostrophes, or `he'll` would be another word."""
 _LONG_RUN = re.compile(r"(\w)\1{3,}")
 """A letter repeated more often than `_shape` allows for. A bound for each letter keeps a search fast."""
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"\w+")
 MAX_LIST_BYTES = 8 * 2**20
 
 
@@ -94,17 +94,19 @@ def _pattern(phrases: list[str]) -> re.Pattern[str]:
     plain = (_plain(phrase).translate(_SIGNS).lower().split() for phrase in phrases)
     shapes: dict[str, list[str]] = {}
     for words in plain:
-        shapes.setdefault(words[0][0], []).append(r"[\W_]*".join(map(_shape, words)))
+        shapes.setdefault(words[0][0], []).append(r"\W*".join(map(_shape, words)))
     # By first letter: nobody waits while a text of many words is compared with each of thousands.
     found = (f"(?=[{''.join(_kinds(letter))}])(?:{'|'.join(found)})" for letter, found in shapes.items())
-    return re.compile(f"(?<![^\\W_{_SIGN_LETTERS}])(?:{'|'.join(found)})(?=[{_SIGN_LETTERS}]*(?![^\\W_]))")
+    return re.compile(f"(?<![^\\W{_SIGN_LETTERS}])(?:{'|'.join(found)})(?=[{_SIGN_LETTERS}]*(?!\\w))")
 
 
 def _shape(word: str) -> str:
     """A pattern for a word whose letters may be repeated, be written as signs, or have signs between them."""
     parts = []
     for letter, run in itertools.groupby(word):
-        once, repeated = (f"(?:{'|'.join(f'[{kind}]{times}' for kind in _kinds(letter))})" for times in ("", "{1,3}"))
+        once, repeated = ("|".join(f"[{kind}]{times}" for kind in _kinds(letter)) for times in ("", "{1,3}"))
+        if "|" in once:
+            once, repeated = f"(?:{once})", f"(?:{repeated})"
         parts.append(f"{once}{_INSIDE}" * (len(list(run)) - 1) + repeated)
     return _INSIDE.join(parts)
 
@@ -125,7 +127,7 @@ def _plain(text: str) -> str:
 @functools.cache
 def _look_alikes() -> dict[int, str]:
     """Characters -> the small Latin letters they look like, capitals and small letters apart."""
-    table = {ord("I"): _EITHER}
+    table = {ord("I"): _EITHER, ord("_"): "-"}  # regular expressions take an underscore for a letter
     for line in _TABLE.read_text("ascii").splitlines():
         letters, *codes = line.split()
         if letters != "#":
