@@ -1,4 +1,4 @@
-"""The animated picture of README: plays docs/everyday.txt for real and draws clips, instructions and state as a GIF.
+"""The animated picture of README: plays the development set's first sentences and draws clips, text and state as a GIF.
 
 `make picture` runs it. The frames are the pipeline's own; only the strip below them is added.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import json
 import textwrap
 from pathlib import Path
 
@@ -15,15 +15,14 @@ from PIL import Image, ImageDraw, ImageFont
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import InstructionError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import VALUES, CharacterState, Instruction
 from animegamer_rt.video import Frames
 
 DOCS = Path(__file__).resolve().parent
+SENTENCES = DOCS.parent / "benchmarks/language/development.jsonl"
 SCALE, STRIP, MARGIN = 3, 74, 10
 BARS = dict(zip(VALUES, ("#e15759", "#b07aa1", "#edc948"), strict=True))
 COLOURS = 96
@@ -53,20 +52,20 @@ def main() -> None:
     parser.add_argument("--bundle", default="pocket")
     parser.add_argument("--plan")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--story", default=str(DOCS / "everyday.txt"))
+    parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--out", type=Path, default=DOCS / "game.gif")
     options = parser.parse_args()
     bundle = open_bundle(options.bundle)
     pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig("cpu-fp32")), plan=options.plan)
-    session = Session.start(bundle, seed=options.seed)
     pictures = []
-    for text in read_script(options.story):
-        with contextlib.suppress(InstructionError):  # a refused sentence draws nothing
-            for event in pipeline.run_turn(session, Instruction.parse(text)):
-                if isinstance(event, StatePredicted):
-                    state = event.shown
-                elif isinstance(event, FrameReady):
-                    pictures.append(draw(event.frame, text, state))
+    for line in map(json.loads, SENTENCES.read_text("utf-8").splitlines()[: options.turns]):
+        if line["turn"] == 1:
+            session = Session.start(bundle, seed=options.seed)
+        for event in pipeline.run_turn(session, Instruction.parse(line["say"])):
+            if isinstance(event, StatePredicted):
+                state = event.shown
+            elif isinstance(event, FrameReady):
+                pictures.append(draw(event.frame, line["say"], state))
     palette = [picture.quantize(COLOURS, dither=Image.Dither.NONE) for picture in pictures]
     duration = 1000 // bundle.manifest.geometry.fps
     palette[0].save(options.out, save_all=True, append_images=palette[1:], duration=duration, loop=0, optimize=True)
