@@ -28,6 +28,7 @@ from typing import Any
 import msgpack
 import zmq
 from client.conformance.fake_turns import (
+    ANSWERS,
     PNG,
     SEEN,
     STATUS,
@@ -165,7 +166,9 @@ class FakeServer:
 
         waiting = self.refusals.get(request.type)
         if waiting:
-            answer("error", {"code": waiting.pop(0), "text": "not now", "do": "try later"}, session=request.session)
+            code = waiting.pop(0)
+            why = {"answer": ANSWERS} if code == "not_understood" else {}
+            answer("error", {"code": code, "text": "not now", "do": "try later", **why}, session=request.session)
         elif socket is self._turns and request.type != "hello" and route not in self._greeted:
             answer("error", {"code": "hello_first", "text": "say hello first"})
         elif socket is self._control and request.type not in CONTROL_REQUESTS:
@@ -355,7 +358,8 @@ class FakeServer:
         if event.type == "accepted" and self.minor and hello is not None and hello.fields.get("minor"):
             otherwise = any(word in running.instruction for word in UNDERSTOOD_OTHERWISE["unknown"])
             fields = UNDERSTOOD_OTHERWISE if otherwise else UNDERSTOOD
-            self._send_to(running, self._about(running, "understood", fields))
+            told = {"answer": ANSWERS} if self.minor > 2 else {}
+            self._send_to(running, self._about(running, "understood", {**fields, **told}))
         if self.minor > 1:
             self._send_to(running, self._about(running, "weather", {"rain": None}))
         if self._later is not None:

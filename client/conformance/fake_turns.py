@@ -20,6 +20,12 @@ _GOLDEN: dict[str, Any] = {vector["name"]: vector["header"]["fields"] for vector
 STATUS = _GOLDEN["status, answered"]
 UNDERSTOOD, UNDERSTOOD_OTHERWISE = _GOLDEN["understood"], _GOLDEN["understood, with a notice"]
 """The second of an instruction that has one of its `unknown` words."""
+ANSWERS = [
+    {"code": "came", "people": ["Mia", "Tobo"]},
+    {"code": "substitute", "people": ["Mia"], "value": "run", "words": ["explodes", "bursts"]},
+    {"code": "of_tomorrow", "weather": None},
+]
+"""Told the player in codes, by servers of 1.3: with `understood`, and why an instruction is not."""
 SEEN = _GOLDEN["opened, from a picture"]["understood"]
 """The scene of a start picture."""
 OWN = {"name": "fake", "height": HEIGHT, "width": WIDTH, "frames": FRAMES}
@@ -106,6 +112,6 @@ def turn_events(running: Running, hello: Message | None) -> list[Message]:
 
 def frame_rows(seed: int, turn: int, index: int, channels: int) -> np.ndarray:
     """The rows of a picture as sent, with padding at the end of each, uint8 [height, stride]."""
-    rows = np.full((HEIGHT, WIDTH * channels + PADDING), 10 * turn + index + seed, np.uint8)
+    rows = np.full((HEIGHT, WIDTH * channels + PADDING), (10 * turn + index + seed) % 256, np.uint8)
     rows[:, -PADDING:] = 255
     return rows

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from animegamer_client import (
@@ -17,6 +19,7 @@ from animegamer_client import (
     Frame,
     Mode,
     Restarting,
+    ServerRefused,
     Understood,
     aio,
 )
@@ -34,6 +37,7 @@ class Driver:
         self._turn: Any = None
         self._seen: list[Event] = []
         self._understood = ""
+        self._answers: Sequence[Mapping[str, Any]] = ()
         self._token = ""
         self._options = "", 0.0
 
@@ -44,6 +48,7 @@ class Driver:
         try:
             return str(command(rest)) if command is not None else f"error unknown {name}"
         except ClientError as error:
+            self._answers = error.answer if isinstance(error, ServerRefused) else ()
             return f"error {error.code} {error}".replace("\n", " ")
         except ValueError as error:
             return f"error bad_argument {error}".replace("\n", " ")
@@ -80,6 +85,13 @@ class Driver:
 
     def on_understood(self, rest: str) -> str:
         return f"ok {self._understood}".rstrip()
+
+    def on_answers(self, rest: str) -> str:
+        def line(told: Mapping[str, Any]) -> str:
+            people, words = (",".join(told.get(name, ())) for name in ("people", "words"))
+            return f" {told['code']}:{told.get('value', '')}:{people}:{words}"
+
+        return "ok" + "".join(map(line, self._answers))
 
     def on_offers(self, rest: str) -> str:
         offers = self._do(self._game.offers())
@@ -126,7 +138,7 @@ class Driver:
         for event in events:
             if isinstance(event, Understood):
                 notice = f" [{','.join(event.unknown)}] {event.notice}" if event.notice else ""
-                self._understood = event.text + notice
+                self._understood, self._answers = event.text + notice, [asdict(each) for each in event.answer]
         numbers = [event.seq for event in events if not isinstance(event, Restarting | Understood)]
         whole = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         seqs = f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))

@@ -91,7 +91,7 @@ def test_each_of_ten_nodes_hears_its_own_clip(build: Path, tmp_path: Path) -> No
 def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_path: Path) -> None:
     (tmp_path / "start.png").write_bytes(PNG)
     server = FakeServer(minor=2)
-    server.offers = ["Mia explodes."]
+    server.offers, server.refusals = ["Mia explodes."], {"turn": ["not_understood"]}
     try:
         assert run(build / "driver", server.address, tmp_path / "start.png") == "from a picture\n"
     finally:

@@ -49,6 +49,17 @@ typedef enum ag_result {
     AG_INTERNAL = 9         /* a fault of this library */
 } ag_result;
 
+typedef struct ag_strings {
+    const char *const *items;
+    size_t count;
+} ag_strings;
+
+/* One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields; those that it lacks are empty. */
+typedef struct ag_answer {
+    const char *code, *value;
+    ag_strings people, words;
+} ag_answer;
+
 /* kind: for programs. code: for programs, finer: the server's code, or timed_out, closed, ..
  * text, what_to_do: for people; never NULL, what_to_do may be "". */
 typedef struct ag_error {
@@ -56,6 +67,8 @@ typedef struct ag_error {
     const char *code;
     const char *text;
     const char *what_to_do;
+    const ag_answer *answers; /* of the server's not_understood: why, in codes, to say it in the player's language */
+    size_t answer_count;
 } ag_error;
 
 /* -- the client */
@@ -168,11 +181,6 @@ typedef enum ag_event_type {
     AG_EVENT_WISHED = 21      /* game, turn, offer: what the server will try to have ready; nothing if it plays no turns ahead */
 } ag_event_type;
 
-typedef struct ag_strings {
-    const char *const *items;
-    size_t count;
-} ag_strings;
-
 typedef struct ag_welcome {
     const char *server, *protocol, *state; /* state: starting, ready, degraded, draining, or a newer one */
     const char *bundle, *fingerprint, *plan;
@@ -190,12 +198,6 @@ typedef struct ag_welcome {
 typedef struct ag_person {
     const char *name, *clothes;
 } ag_person;
-
-/* One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields; those that it lacks are empty. */
-typedef struct ag_answer {
-    const char *code, *value;
-    ag_strings people, words;
-} ag_answer;
 
 /* How an instruction was understood, or what is seen in a start picture. text is "" where there is nothing of it. */
 typedef struct ag_understood {

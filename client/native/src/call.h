@@ -82,6 +82,8 @@ Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer
 Fault fill_answer(const Header &header, const Tree &tree, Slot &slot);
 /// Fill the event of an `offer`.
 Fault fill_offer(const Header &header, const Tree &tree, Slot &slot);
+/// Read `answer` of `understood` or an error; nullptr if it is missing.
+std::shared_ptr<const Answers> read_answers(Fields &fields);
 /// The event type of a turn's message; 0 for a type that this client does not know.
 ag_event_type turn_event_type(std::string_view type);
 /// Read `character` of a message's fields.

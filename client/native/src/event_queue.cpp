@@ -35,12 +35,14 @@ void Slot::reset(ag_event_type type, std::size_t text_bytes) {
     turns.clear();
     strings.clear();
     people.clear();
-    answers.clear();
+    answers.reset();
 }
 
 void Slot::set_error(const Fault &fault) {
     texts.reset(fault.code.size() + fault.text.size() + fault.what_to_do.size() + 3);
-    event.of.error = ag_error{fault.kind, texts.put(fault.code), texts.put(fault.text), texts.put(fault.what_to_do)};
+    answers = fault.answers;
+    event.of.error = ag_error{fault.kind, texts.put(fault.code), texts.put(fault.text), texts.put(fault.what_to_do),
+                              answers ? answers->items.data() : nullptr, answers ? answers->items.size() : 0};
 }
 
 EventQueue::EventQueue() {

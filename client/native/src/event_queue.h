@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -25,13 +26,20 @@ private:
     std::string bytes_;
 };
 
+/// What is said to the player in codes, and the memory of it.
+struct Answers {
+    Texts texts;
+    std::vector<const char *> strings;
+    std::vector<ag_answer> items;
+};
+
 struct Slot {
     ag_event event{};
     Texts texts;
     std::vector<ag_logged_turn> turns;
     std::vector<const char *> strings;
     std::vector<ag_person> people;
-    std::vector<ag_answer> answers;
+    std::shared_ptr<const Answers> answers;
     Slot *next = nullptr;
 
     /// Make it an event that holds nothing yet. text_bytes: the most that its texts need, a zero byte for each included.

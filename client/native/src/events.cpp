@@ -10,13 +10,11 @@ namespace {
 
 constexpr int most_pixels = 65535;
 
-/// The most text that a message's event needs: all of its text, and a zero byte for each.
-std::size_t text_bytes(const Header &header, const Tree &tree) {
+/// The most text that the event of a message, or of a part of it, needs: all of its text, and a zero byte for each.
+std::size_t text_bytes(const Tree &tree, std::uint32_t part) {
     std::size_t bytes = 64;
-    if (header.fields != Tree::none) {
-        for (std::uint32_t at = header.fields; at < tree.at(header.fields).end; ++at) {
-            bytes += tree.at(at).text.size() + 1;
-        }
+    for (std::uint32_t at = part; part != Tree::none && at < tree.at(part).end; ++at) {
+        bytes += tree.at(at).text.size() + 1;
     }
     return bytes;
 }
@@ -58,9 +56,9 @@ struct Range {
     std::size_t at, count;
 };
 
-/// Add a list of text to the slot's strings; a list that is absent has none.
-Range add_strings(Fields &fields, std::string_view name, Slot &slot) {
-    const std::size_t before = slot.strings.size();
+/// Add a list of text to the strings of a slot or of answers; a list that is absent has none.
+template <typename Holder> Range add_strings(Fields &fields, std::string_view name, Holder &holder) {
+    const std::size_t before = holder.strings.size();
     const auto list = fields.has(name) ? fields.list(name) : Tree::none;
     const Tree &tree = fields.tree();
     for (std::uint32_t at = list + 1; list != Tree::none && at < tree.at(list).end; at = tree.at(at).end) {
@@ -68,13 +66,15 @@ Range add_strings(Fields &fields, std::string_view name, Slot &slot) {
             fields.fault = protocol_fault("bad_field", "received a message whose " + std::string(name) + " is not a list of text");
             break;
         }
-        slot.strings.push_back(slot.texts.put(tree.at(at).text));
+        holder.strings.push_back(holder.texts.put(tree.at(at).text));
     }
-    return {before, slot.strings.size() - before};
+    return {before, holder.strings.size() - before};
 }
 
-/// Once all strings of the slot are added: where these are.
-ag_strings strings_of(const Slot &slot, Range range) { return {slot.strings.data() + range.at, range.count}; }
+/// Once all strings of the holder are added: where these are.
+template <typename Holder> ag_strings strings_of(const Holder &holder, Range range) {
+    return {holder.strings.data() + range.at, range.count};
+}
 
 void read_listed(Fields &fields, Slot &slot) {
     const auto list = fields.list("turns");
@@ -129,26 +129,12 @@ void read_understood(Fields &fields, Slot &slot) {
     understood.caption = slot.texts.put(fields.text("caption"));
     understood.text = slot.texts.put(fields.text("text"));
     understood.notice = slot.texts.put(fields.text_or_empty("notice"));
-    const Range unknown = add_strings(fields, "unknown", slot); // not of a picture
-    const auto answers = fields.has("answer") ? fields.list("answer") : Tree::none;
-    for (std::uint32_t at = answers + 1; answers != Tree::none && at < tree.at(answers).end && !fields.fault; at = tree.at(at).end) {
-        Fields one(tree, at);
-        const char *const code = slot.texts.put(one.text("code"));
-        const char *const value = slot.texts.put(one.text_or_empty("value"));
-        const auto people = add_strings(one, "people", slot).count, words = add_strings(one, "words", slot).count;
-        slot.answers.push_back({code, value, {nullptr, people}, {nullptr, words}});
-        fields.fault = one.fault;
+    understood.unknown = strings_of(slot, add_strings(fields, "unknown", slot)); // not of a picture
+    slot.answers = read_answers(fields);
+    if (slot.answers) {
+        understood.answers = slot.answers->items.data();
+        understood.answer_count = slot.answers->items.size();
     }
-    understood.unknown = strings_of(slot, unknown);
-    std::size_t next = unknown.at + unknown.count; // the strings no longer move
-    for (auto &answer : slot.answers) {
-        for (ag_strings *strings : {&answer.people, &answer.words}) {
-            *strings = strings_of(slot, {next, strings->count});
-            next += strings->count;
-        }
-    }
-    understood.answers = slot.answers.data();
-    understood.answer_count = slot.answers.size();
 }
 
 void read_welcome(Fields &fields, Slot &slot) {
@@ -205,6 +191,32 @@ ag_character read_character(Fields &fields, const char *name) {
     return character;
 }
 
+std::shared_ptr<const Answers> read_answers(Fields &fields) {
+    const auto list = fields.has("answer") ? fields.list("answer") : Tree::none;
+    if (list == Tree::none) {
+        return nullptr;
+    }
+    const Tree &tree = fields.tree();
+    auto answers = std::make_shared<Answers>();
+    answers->texts.reset(text_bytes(tree, list));
+    for (std::uint32_t at = list + 1; at < tree.at(list).end && !fields.fault; at = tree.at(at).end) {
+        Fields one(tree, at);
+        const char *const code = answers->texts.put(one.text("code"));
+        const char *const value = answers->texts.put(one.text_or_empty("value"));
+        const auto people = add_strings(one, "people", *answers).count, words = add_strings(one, "words", *answers).count;
+        answers->items.push_back({code, value, {nullptr, people}, {nullptr, words}});
+        fields.fault = one.fault;
+    }
+    std::size_t next = 0; // the strings no longer move
+    for (auto &answer : answers->items) {
+        for (ag_strings *strings : {&answer.people, &answer.words}) {
+            *strings = strings_of(*answers, {next, strings->count});
+            next += strings->count;
+        }
+    }
+    return answers;
+}
+
 ag_event_type turn_event_type(std::string_view type) {
     static constexpr std::pair<std::string_view, ag_event_type> types[] = {
         {"accepted", AG_EVENT_ACCEPTED}, {"understood", AG_EVENT_UNDERSTOOD}, {"state", AG_EVENT_STATE},
@@ -220,7 +232,7 @@ ag_event_type turn_event_type(std::string_view type) {
 
 Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer_bytes, Slot &slot) {
     const auto type = turn_event_type(header.type);
-    slot.reset(type, text_bytes(header, tree));
+    slot.reset(type, text_bytes(tree, header.fields));
     Fields fields(tree, header.fields);
     auto &of = slot.event.of;
     switch (type) {
@@ -272,7 +284,7 @@ Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer
 }
 
 Fault fill_offer(const Header &header, const Tree &tree, Slot &slot) {
-    slot.reset(AG_EVENT_OFFER, text_bytes(header, tree));
+    slot.reset(AG_EVENT_OFFER, text_bytes(tree, header.fields));
     Fields fields(tree, header.fields);
     if (fields.list("instructions") != Tree::none) {
         slot.event.of.offer = strings_of(slot, add_strings(fields, "instructions", slot));
@@ -281,7 +293,7 @@ Fault fill_offer(const Header &header, const Tree &tree, Slot &slot) {
 }
 
 Fault fill_answer(const Header &header, const Tree &tree, Slot &slot) {
-    const auto bytes = text_bytes(header, tree);
+    const auto bytes = text_bytes(tree, header.fields);
     Fields fields(tree, header.fields);
     if (header.type == "welcome") {
         slot.reset(AG_EVENT_CONNECTED, bytes);

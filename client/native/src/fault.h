@@ -1,6 +1,7 @@
 // An error as it travels inside the library: what kind, a code for programs, a text and what to do.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -8,9 +9,12 @@
 
 namespace animegamer {
 
+struct Answers;
+
 struct Fault {
     ag_result kind = AG_OK;
     std::string code, text, what_to_do;
+    std::shared_ptr<const Answers> answers = nullptr; // of a refused instruction
 
     explicit operator bool() const { return kind != AG_OK; }
 };

@@ -166,7 +166,8 @@ Fault Channel::process_welcome(const Header &header, const Tree &tree) {
 
 Fault Channel::process_error(const std::shared_ptr<Call> &call, const Header &header, const Tree &tree) {
     Fields fields(tree, header.fields);
-    Fault error{AG_REFUSED, std::string(fields.text("code")), std::string(fields.text("text")), std::string(fields.text_or_empty("do"))};
+    Fault error{AG_REFUSED, std::string(fields.text("code")), std::string(fields.text("text")), std::string(fields.text_or_empty("do")),
+                read_answers(fields)};
     if (fields.fault) {
         return fields.fault;
     }

@@ -32,7 +32,7 @@ ag_result refuse(ag_result kind, const char *code, const char *text, const char 
     copy(last.code, sizeof last.code, code);
     copy(last.text, sizeof last.text, text);
     copy(last.what_to_do, sizeof last.what_to_do, what_to_do);
-    last.error = ag_error{kind, last.code, last.text, last.what_to_do};
+    last.error = ag_error{kind, last.code, last.text, last.what_to_do, nullptr, 0};
     return kind;
 }
 

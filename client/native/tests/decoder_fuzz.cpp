@@ -30,11 +30,15 @@ struct Everything : MessageOwner {
         return place;
     }
     Fault message(const Header &header, const Tree &tree, std::size_t bytes) override {
-        Fault fault = turn_event_type(header.type) != 0 ? fill_turn_event(header, tree, bytes, slot)
-                      : header.type == "offer"          ? fill_offer(header, tree, slot)
-                                                        : fill_answer(header, tree, slot);
         ++messages;
-        return fault;
+        if (header.type == "error") {
+            Fields fields(tree, header.fields);
+            slot.answers = read_answers(fields);
+            return fields.fault;
+        }
+        return turn_event_type(header.type) != 0 ? fill_turn_event(header, tree, bytes, slot)
+               : header.type == "offer"          ? fill_offer(header, tree, slot)
+                                                 : fill_answer(header, tree, slot);
     }
     std::uint8_t memory[65536];
     Slot slot;

@@ -38,14 +38,16 @@ private:
             return wait(client_->resume(words >> token ? token : token_));
         }
         if (verb == "close") {
-            client_->close();
+            if (client_) {
+                client_->close();
+            }
             return "ok";
         }
         if (verb == "connect") {
             return wait(client_->connect());
         }
-        if (verb == "words" || verb == "understood") {
-            return "ok" + (verb == "words" ? words_ : understood_);
+        if (verb == "words" || verb == "understood" || verb == "answers") {
+            return "ok" + (verb == "words" ? words_ : verb == "understood" ? understood_ : told_);
         }
         if (verb == "open") {
             return wait(client_->open(number(words)));
@@ -166,6 +168,7 @@ private:
     void take(Turn &turn, const ag_event &event) {
         if (event.type == AG_EVENT_ERROR) {
             turn.error = error_line(event.of.error);
+            told_ = answers_of(event.of.error);
             turn.ended = true;
         } else if (event.type != AG_EVENT_RESTARTING && event.type != AG_EVENT_UNDERSTOOD) {
             turn.seqs.push_back(event.seq);
@@ -174,6 +177,7 @@ private:
             turn.replayed = event.of.accepted.replayed != 0;
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
             turn.understood = line_of(event.of.understood);
+            told_ = answers_of(event.of.understood);
         } else if (event.type == AG_EVENT_FRAME) {
             const auto &frame = event.of.frame;
             turn.add_picture(event.turn, frame.index, static_cast<const std::uint8_t *>(event.buffer), frame.width, frame.height, frame.stride);
@@ -195,7 +199,7 @@ private:
     }
 
     ShownClips display_;
-    std::string address_, token_, seen_, words_, understood_;
+    std::string address_, token_, seen_, words_, understood_, told_;
     std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;
     std::unique_ptr<ag::Client> client_;

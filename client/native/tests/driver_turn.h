@@ -83,6 +83,16 @@ inline std::string line_of(const ag_understood &read) {
     return read.notice[0] == '\0' ? text : text + " [" + joined(read.unknown) + "] " + read.notice;
 }
 
+/// What is told the player in codes: of ag_understood or ag_error.
+template <typename Told> std::string answers_of(const Told &told) {
+    std::string text;
+    for (std::size_t n = 0; n < told.answer_count; ++n) {
+        const ag_answer &one = told.answers[n];
+        text += std::string(" ") + one.code + ":" + one.value + ":" + joined(one.people) + ":" + joined(one.words);
+    }
+    return text;
+}
+
 inline std::vector<std::uint8_t> bytes_of(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

@@ -42,9 +42,10 @@ public:
     void frame(plugin::Picture &picture) override {
         turn_.add_picture(picture.turn, picture.index, picture.pixels.get(), picture.width, picture.height, picture.stride);
     }
-    void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
+    void failed(const ag_error &error) override {
+        told_ = answers_of(error);
         const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;
-        (of_turn ? ended_ : said_) = error_line(code, text, what_to_do);
+        (of_turn ? ended_ : said_) = error_line(error);
     }
     void heard(const ag_event &event) override {
         const bool is_numbered = event.type >= AG_EVENT_ACCEPTED && event.type <= AG_EVENT_DONE && event.type != AG_EVENT_RESTARTING;
@@ -55,6 +56,7 @@ public:
             turn_.replayed = event.of.accepted.replayed != 0;
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
             understood_ = line_of(event.of.understood);
+            told_ = answers_of(event.of.understood);
         } else if (event.type == AG_EVENT_DONE) {
             turn_.turns = event.of.done.turns;
             ended_ = turn_.line();
@@ -76,8 +78,8 @@ private:
             said_ = connection_->working() ? "ok" : error_line(refusal.code, refusal.text, refusal.what_to_do);
         } else if (verb == "connect") {
             connection_->connect([this](const ag_event &event) { said_ = answer_of(event); });
-        } else if (verb == "words" || verb == "understood") {
-            said_ = "ok" + (verb == "words" ? words_ : understood_);
+        } else if (verb == "words" || verb == "understood" || verb == "answers") {
+            said_ = "ok" + (verb == "words" ? words_ : verb == "understood" ? understood_ : told_);
         } else if (verb == "open") {
             add();
             game_->open("", number(words));
@@ -126,7 +128,9 @@ private:
         } else if (verb == "end") {
             game_->close();
         } else if (verb == "close") {
-            connection_->close();
+            if (connection_) {
+                connection_->close();
+            }
             said_ = "ok";
         } else if (verb != "rest") {
             said_ = "error unknown " + verb;
@@ -160,7 +164,7 @@ private:
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
-    std::string address_, token_, branch_, words_, understood_;
+    std::string address_, token_, branch_, words_, understood_, told_;
     double timeout_s_ = 30.0;
     std::unique_ptr<plugin::Connection> connection_;
     plugin::Game *game_ = nullptr;

@@ -50,6 +50,7 @@ struct Heard {
 			check(!Text.IsEmpty(), "an error has words");
 			Error = text(Event.ErrorCode);
 			Remedy = text(Event.WhatToDo);
+			Understood = Event.Understood;
 		});
 		Turn->Activate();
 	}
@@ -143,8 +144,12 @@ void start_from_picture(const char* File) {
 	});
 	int Opened = 0;
 	std::string Error;
+	TArray<FAnimeGamerAnswer> Answers;
 	Game->OnOpened.Listen([&](const FString&) { ++Opened; });
-	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
+	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&, const TArray<FAnimeGamerAnswer>& Why) {
+		Error = text(Code);
+		Answers = Why;
+	});
 	check(Game->StartFromPictureFile(wide(File), TEXT("gently wave")), "a start is asked for");
 	loop("the game", [&] { return Opened > 0; });
 	const FAnimeGamerUnderstood Seen = Game->GetSeen();
@@ -154,6 +159,10 @@ void start_from_picture(const char* File) {
 	loop("an offer", [&] { return Offered.size() == 1; });
 	check(Game->GetOffers().Num() == 1, "it holds");
 
+	Heard refused(TEXT("Mia explodes."));
+	loop("a refusal", [&] { return refused.ended(); });
+	check(refused.Error == "not_understood" && refused.Understood.Answers[1].Words[0] == TEXT("explodes"), "the node hears why, in codes");
+	check(Answers.Num() == 3 && Answers[1].Value == TEXT("run"), "and so does the game");
 	Heard heard(*Game->GetOffers()[0]);
 	loop("the end of a clip", [&] { return heard.ended(); });
 	check(Opened == 1 && heard.Turns == 1 && heard.Understood.Motion == TEXT("run"), "a turn, and what it means");
@@ -178,7 +187,7 @@ void be_refused() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 	std::string Error;
 	UAnimeGamerGame* const Game = Subsystem->GetGame(TEXT("Game"));
-	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
+	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&, const TArray<FAnimeGamerAnswer>&) { Error = text(Code); });
 	check(!Game->Say(TEXT("Mia waves.")) && Error == "invalid", "the game says so");
 	Heard refused(TEXT("Mia waves."));
 	CollectGarbage();
@@ -187,7 +196,8 @@ void be_refused() {
 	std::puts("refused");
 }
 
-// Ten nodes, each begun when the one before is done, on a server that is faster than a clip: each hears its own 17 pictures.
+// Ten nodes, each begun when the one before is done, on a server that is faster than a clip: each hears its own 17 pictures. Then one
+// whose game is replaced within its turn, and which stops no other's.
 void play_a_chain() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 	std::vector<std::unique_ptr<Heard>> Nodes;
@@ -206,6 +216,23 @@ void play_a_chain() {
 	}
 	check(Ends == std::vector<int>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), "each clip ends once");
 	const std::size_t Objects = AllObjects().size();
+
+	UAnimeGamerGame* const Game = Subsystem->GetGame(TEXT("Game"));
+	std::vector<FString> Branches;
+	Game->OnBranched.Listen([&](const FString& Token, int32) { Branches.push_back(Token); });
+	for (std::size_t n = 1; n <= 2; ++n) {
+		Game->Branch(1);
+		loop("a branch", [&] { return Branches.size() == n; });
+	}
+	Game->Resume(Branches[0]);
+	Heard left(TEXT("Mia dances."));
+	loop("a step", [&] { return left.Steps > 0; });
+	Game->Resume(Branches[1]);
+	Heard next(TEXT("Mia sings."));
+	loop("a step of the other game", [&] { return next.Steps > 0; });
+	left.Turn->Cancel();
+	loop("both ends", [&] { return left.ended() && next.ended(); });
+	check(next.Error.empty() && next.Frames == 17 && left.Error.empty() && left.Frames == 0, "a node stops only its own turn");
 	Subsystem->Deinitialize();
 	std::printf("a chain of %zu, %zu objects\n", Nodes.size(), Objects);
 }
@@ -267,6 +294,7 @@ void play() {
 	check(second.Error == "turn_running" && first.Error.empty(), "a second turn is refused, the first goes on");
 	first.Turn->Cancel();
 	Heard instead(TEXT("Mia sits down."));
+	first.Turn->Cancel();
 	loop("the other turn", [&] { return instead.ended(); });
 	check(first.Error == "cancelled" && instead.Error.empty() && instead.Turns == 3, "say this instead");
 	std::puts("say instead");

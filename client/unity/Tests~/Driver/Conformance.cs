@@ -16,6 +16,7 @@ namespace AnimeGamer.Driver
         List<TurnEvent> _events;
         uint _hash;
         readonly List<string> _pictures = new List<string>();
+        Answer[] _answers = new Answer[0];
         string _address, _password = "", _token, _understood = "";
         double _timeout;
 
@@ -31,6 +32,7 @@ namespace AnimeGamer.Driver
                 }
                 catch (AnimeGamerException error)
                 {
+                    _answers = error.Answers;
                     answer = "error " + error.Code + " " + error.Message;
                 }
                 Console.WriteLine(answer.Replace('\n', ' '));
@@ -55,6 +57,7 @@ namespace AnimeGamer.Driver
                     return "ok " + welcome.Bundle + " " + welcome.State;
                 case "words": return "ok" + Words(_client.ConnectAsync().Get());
                 case "understood": return ("ok " + _understood).TrimEnd();
+                case "answers": return "ok" + string.Concat(Array.ConvertAll(_answers, Line));
                 case "open": return Opened(_client.OpenAsync(long.Parse(rest)).Get());
                 case "resume":
                     Renew();
@@ -108,6 +111,11 @@ namespace AnimeGamer.Driver
         static string Line(Understood read)
         {
             return read.Notice == null ? read.Text : read.Text + " [" + string.Join(",", read.Unknown) + "] " + read.Notice;
+        }
+
+        static string Line(Answer told)
+        {
+            return " " + told.Code + ":" + told.Value + ":" + string.Join(",", told.People) + ":" + string.Join(",", told.Words);
         }
 
         string Opened(Game game)
@@ -171,7 +179,11 @@ namespace AnimeGamer.Driver
             foreach (TurnEvent each in events)
             {
                 if (each.Kind == TurnEventKind.Accepted) replayed = each.Accepted.Replayed;
-                if (each.Kind == TurnEventKind.Understood) _understood = Line(each.Understood);
+                if (each.Kind == TurnEventKind.Understood)
+                {
+                    _understood = Line(each.Understood);
+                    _answers = each.Understood.Answers;
+                }
                 if (each.Kind == TurnEventKind.Restarting || each.Kind == TurnEventKind.Understood) continue;
                 if (numbers.Count > 0) whole = whole && each.Seq == numbers[numbers.Count - 1] + 1;
                 numbers.Add(each.Seq);

@@ -290,6 +290,7 @@ public:
 #define DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(Name, A, a) class Name : public TStubDelegate<A> {}
 #define DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(Name, A, a, B, b) class Name : public TStubDelegate<A, B> {}
 #define DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(Name, A, a, B, b, C, c) class Name : public TStubDelegate<A, B, C> {}
+#define DECLARE_DYNAMIC_MULTICAST_DELEGATE_FourParams(Name, A, a, B, b, C, c, D, d) class Name : public TStubDelegate<A, B, C, D> {}
 #define DECLARE_DYNAMIC_MULTICAST_DELEGATE_FiveParams(Name, A, a, B, b, C, c, D, d, E, e) class Name : public TStubDelegate<A, B, C, D, E> {}
 
 class UDeveloperSettings : public UObject {};

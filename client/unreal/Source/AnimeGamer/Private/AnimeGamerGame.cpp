@@ -20,20 +20,27 @@ FAnimeGamerValues ToValues(const ag_character& Character)
 	return Values;
 }
 
+TArray<FAnimeGamerAnswer> ToAnswers(const ag_answer* Answers, size_t Count)
+{
+	TArray<FAnimeGamerAnswer> Converted;
+	for (size_t Number = 0; Number < Count; ++Number)
+	{
+		FAnimeGamerAnswer Answer;
+		Answer.Code = ToText(Answers[Number].code);
+		Answer.Value = ToText(Answers[Number].value);
+		Answer.People = ToTexts(Answers[Number].people);
+		Answer.Words = ToTexts(Answers[Number].words);
+		Converted.Add(Answer);
+	}
+	return Converted;
+}
+
 FAnimeGamerUnderstood ToUnderstood(const ag_understood& Said)
 {
 	FAnimeGamerUnderstood Understood;
 	Understood.Text = ToText(Said.text);
 	Understood.Notice = ToText(Said.notice);
-	for (size_t Number = 0; Number < Said.answer_count; ++Number)
-	{
-		FAnimeGamerAnswer Answer;
-		Answer.Code = ToText(Said.answers[Number].code);
-		Answer.Value = ToText(Said.answers[Number].value);
-		Answer.People = ToTexts(Said.answers[Number].people);
-		Answer.Words = ToTexts(Said.answers[Number].words);
-		Understood.Answers.Add(Answer);
-	}
+	Understood.Answers = ToAnswers(Said.answers, Said.answer_count);
 	for (size_t Number = 0; Number < Said.count; ++Number)
 	{
 		FAnimeGamerPerson Person;
@@ -182,14 +189,15 @@ void FAnimeGamerLink::branched(const ag_game_info& Info)
 	Owner.OnBranched.Broadcast(ToText(Info.token), static_cast<int32>(Info.turns));
 }
 
-void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)
+void FAnimeGamerLink::failed(const ag_error& Error)
 {
 	if (Game->ticket() != 0)
 	{
 		Screen.end(Game->ticket());
 	}
-	UE_LOG(LogAnimeGamer, Warning, TEXT("%s: %s; %s"), UTF8_TO_TCHAR(Code.c_str()), UTF8_TO_TCHAR(Text.c_str()), UTF8_TO_TCHAR(WhatToDo.c_str()));
-	Owner.OnError.Broadcast(ToText(Code), ToText(Text), ToText(WhatToDo));
+	const FString Code = ToText(Error.code), Text = ToText(Error.text), WhatToDo = ToText(Error.what_to_do);
+	UE_LOG(LogAnimeGamer, Warning, TEXT("%s: %s; %s"), *Code, *Text, *WhatToDo);
+	Owner.OnError.Broadcast(Code, Text, WhatToDo, ToAnswers(Error.answers, Error.answer_count));
 }
 
 animegamer_unreal::Game* UAnimeGamerGame::Find()
@@ -201,11 +209,11 @@ animegamer_unreal::Game* UAnimeGamerGame::Find()
 	const UAnimeGamerSubsystem* const Subsystem = GetTypedOuter<UAnimeGamerSubsystem>();
 	if (Subsystem != nullptr && !Subsystem->RefusalCode.IsEmpty())
 	{
-		OnError.Broadcast(Subsystem->RefusalCode, Subsystem->RefusalText, Subsystem->RefusalWhatToDo);
+		OnError.Broadcast(Subsystem->RefusalCode, Subsystem->RefusalText, Subsystem->RefusalWhatToDo, {});
 	}
 	else
 	{
-		OnError.Broadcast(TEXT("closed"), TEXT("the game instance has ended"), TEXT("get a game from the new one, and Resume the token"));
+		OnError.Broadcast(TEXT("closed"), TEXT("the game instance has ended"), TEXT("get a game from the new one, and Resume the token"), {});
 	}
 	return nullptr;
 }
@@ -322,7 +330,7 @@ bool UAnimeGamerGame::StartFromPictureFile(const FString& File, const FString& M
 	TArray<uint8> Picture;
 	if (!FFileHelper::LoadFileToArray(Picture, *File))
 	{
-		OnError.Broadcast(TEXT("bad_argument"), File + TEXT(" cannot be read"), TEXT("give the whole path of a PNG, JPEG or WebP file"));
+		OnError.Broadcast(TEXT("bad_argument"), File + TEXT(" cannot be read"), TEXT("give the whole path of a PNG, JPEG or WebP file"), {});
 		return false;
 	}
 	return StartFromPicture(Picture, Motion);
@@ -346,6 +354,11 @@ int64 UAnimeGamerGame::Ticket() const
 int64 UAnimeGamerGame::TurnHeard() const
 {
 	return Link.IsValid() ? Link->Game->turn() : 0;
+}
+
+bool UAnimeGamerGame::CancelTicket(int64 InTicket)
+{
+	return Link.IsValid() && Link->Game->cancel(InTicket);
 }
 
 void UAnimeGamerGame::ShowPictures()

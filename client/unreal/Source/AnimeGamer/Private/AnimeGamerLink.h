@@ -45,7 +45,7 @@ public:
 	void frame(animegamer_unreal::Picture& Picture) override;
 	void rewound(const ag_game_info& Info) override;
 	void branched(const ag_game_info& Info) override;
-	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
+	void failed(const ag_error& Error) override;
 
 	UAnimeGamerGame& Owner;
 	TSharedPtr<animegamer_unreal::Connection> Connection;

@@ -41,12 +41,10 @@ void UAnimeGamerPlayTurn::Activate()
 
 void UAnimeGamerPlayTurn::Cancel()
 {
-	if (Game != nullptr && !bDone)
+	if (Game == nullptr || !Game->CancelTicket(Ticket)) // else On Error comes, when the server has stopped it
 	{
-		Game->Cancel(); // On Error, when the server has stopped it
-		return;
+		End();
 	}
-	End();
 }
 
 // Several nodes may listen to one game: each hears its own turn.
@@ -118,12 +116,13 @@ void UAnimeGamerPlayTurn::HandleDone(int32 Turns, float Seconds)
 	}
 }
 
-void UAnimeGamerPlayTurn::HandleError(const FString& Code, const FString& Text, const FString& WhatToDo)
+void UAnimeGamerPlayTurn::HandleError(const FString& Code, const FString& Text, const FString& WhatToDo, const TArray<FAnimeGamerAnswer>& Answers)
 {
 	if (IsMine())
 	{
 		Known.ErrorCode = Code;
 		Known.WhatToDo = WhatToDo;
+		Known.Understood.Answers = Answers;
 		Tell(OnError, Text);
 		End();
 	}

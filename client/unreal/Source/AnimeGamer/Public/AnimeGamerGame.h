@@ -130,7 +130,7 @@ DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnState, const FAnimeGame
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnProgress, float, Fraction, float, SecondsLeft);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FAnimeGamerOnFrame, UTexture2D*, Texture, int32, Turn, int32, Index);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnDone, int32, Turns, float, Seconds);
-DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FAnimeGamerOnError, const FString&, Code, const FString&, Text, const FString&, WhatToDo);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_FourParams(FAnimeGamerOnError, const FString&, Code, const FString&, Text, const FString&, WhatToDo, const TArray<FAnimeGamerAnswer>&, Answers);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnClipEnd, int32, Turn);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnRewound, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnBranched, const FString&, Token, int32, Turns);
@@ -219,6 +219,8 @@ public:
 	int64 NextTicket() const;
 	int64 Ticket() const;
 	int64 TurnHeard() const;
+	/** Cancel, of the turn with this ticket only; false: that turn has ended. */
+	bool CancelTicket(int64 InTicket);
 
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnOpened OnOpened;
@@ -238,6 +240,7 @@ public:
 	/** The turn is part of the game and on the server's disk. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnDone OnDone;
+	/** Answers: of `not_understood`, why the instruction was refused, in codes, to say it in the player's language; else empty. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnError OnError;
 	/** A turn's clip was played once, or was cut short by later ones. */

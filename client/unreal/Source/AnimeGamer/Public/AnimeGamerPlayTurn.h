@@ -12,7 +12,10 @@ struct FAnimeGamerTurnEvent
 {
 	GENERATED_BODY()
 
-	/** What the instruction was taken to mean, from On Understood on; only of bundles that read everyday words. */
+	/**
+	 * What the instruction was taken to mean, from On Understood on; only of bundles that read everyday words. Its Answers at On Error
+	 * say why it was refused.
+	 */
 	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
 	FAnimeGamerUnderstood Understood;
 	/** What it does to the game, from On State on. */
@@ -55,7 +58,7 @@ public:
 	static UAnimeGamerPlayTurn* PlayTurn(UObject* WorldContextObject, FName GameName, const FString& Instruction);
 
 	virtual void Activate() override;
-	/** Stop the turn: On Error comes with the code `cancelled`. */
+	/** Stop this node's turn, and no other: On Error comes with the code `cancelled`. */
 	virtual void Cancel() override;
 
 	UPROPERTY(BlueprintAssignable)
@@ -83,7 +86,7 @@ private:
 	UFUNCTION()
 	void HandleDone(int32 Turns, float Seconds);
 	UFUNCTION()
-	void HandleError(const FString& Code, const FString& Text, const FString& WhatToDo);
+	void HandleError(const FString& Code, const FString& Text, const FString& WhatToDo, const TArray<FAnimeGamerAnswer>& Answers);
 	UFUNCTION()
 	void HandleClipEnd(int32 InTurn);
 	bool IsMine();

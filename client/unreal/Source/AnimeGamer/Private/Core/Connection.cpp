@@ -10,7 +10,7 @@ void Game::open(const std::string &token, std::int64_t seed) {
 bool Game::open_picture(const void *picture, std::size_t bytes, const std::string &motion, std::int64_t seed) {
     hear(0, 0);
     if (busy()) {
-        listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
+        fail("turn_running", "a turn is running", "wait for its end, or cancel it first");
         return false;
     }
     ag_request request = 0;
@@ -40,7 +40,7 @@ void Game::drop_offers() {
 bool Game::may_play(std::int64_t ticket) {
     hear(ticket, 0);
     if ((busy() && !cancelled_) || next_turn_ != 0) {
-        listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
+        fail("turn_running", "a turn is running", "wait for its end, or cancel it first");
         return false;
     }
     return true;
@@ -64,7 +64,7 @@ bool Game::say(const std::string &instruction, const std::string &turn_id) {
     }
     if (game_ == 0 || opening_ != 0) {
         if (instruction.empty()) {
-            listener_->failed("invalid", "the instruction is empty", "write a sentence");
+            fail("invalid", "the instruction is empty", "write a sentence");
             return false;
         }
         waiting_ = instruction;
@@ -108,14 +108,23 @@ void Game::cancel() {
     } else if (!waiting_.empty()) {
         waiting_.clear();
         hear(waiting_ticket_, 0);
-        listener_->failed("cancelled", "the turn was cancelled before it was sent", "");
+        fail("cancelled", "the turn was cancelled before it was sent", "");
     }
+}
+
+bool Game::cancel(std::int64_t ticket) {
+    const bool runs = turn_ != 0 && ticket == turn_ticket_;
+    const bool waits = (next_turn_ != 0 && ticket == next_turn_ticket_) || (!waiting_.empty() && ticket == waiting_ticket_);
+    if (waits || (runs && next_turn_ == 0)) { // else it was cancelled before, and the next turn waits for its end
+        cancel();
+    }
+    return waits || runs;
 }
 
 bool Game::is_open() {
     hear(0, 0);
     if (game_ == 0 || opening_ != 0) {
-        listener_->failed("not_open", "the game is not open yet", "wait until it is open");
+        fail("not_open", "the game is not open yet", "wait until it is open");
         return false;
     }
     return true;
@@ -162,9 +171,12 @@ void Game::check(ag_result result) {
 }
 
 void Game::refuse() {
-    const ag_error *error = ag_last_error();
     waiting_.clear();
-    listener_->failed(error->code, error->text, error->what_to_do);
+    listener_->failed(*ag_last_error());
+}
+
+void Game::fail(const char *code, const char *text, const char *what_to_do) {
+    listener_->failed({AG_INVALID, code, text, what_to_do, nullptr, 0});
 }
 
 Connection::Connection(const std::string &address, double timeout_s) {
@@ -352,7 +364,7 @@ void Connection::hand_out(const ag_event &event) {
         } else if (event.request != 0 && event.request == game->turn_) {
             game->advance();
         }
-        listener.failed(event.of.error.code, event.of.error.text, event.of.error.what_to_do);
+        listener.failed(event.of.error);
         break;
     default:
         break;

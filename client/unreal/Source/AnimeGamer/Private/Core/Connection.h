@@ -25,7 +25,7 @@ public:
     virtual void frame(Picture &picture) = 0;
     virtual void rewound(const ag_game_info &info) = 0;
     virtual void branched(const ag_game_info &info) = 0; // a second game: open info.token to play it
-    virtual void failed(const std::string &code, const std::string &text, const std::string &what_to_do) = 0;
+    virtual void failed(const ag_error &error) = 0;
     /// Every event of the game; those that the functions above tell more of come here first.
     virtual void heard(const ag_event &event) = 0;
 };
@@ -48,6 +48,8 @@ public:
     void wish(const std::vector<std::string> &instructions);
     /// Stop the running turn: it fails with `cancelled`. "Say this instead": cancel, then say.
     void cancel();
+    /// The same, of the turn with this ticket only; false: that turn has ended.
+    bool cancel(std::int64_t ticket);
     /// Delete the turns after this one.
     void rewind(std::int64_t turn);
     /// A second game that shares the turns up to this one; this one stays as it is.
@@ -56,8 +58,8 @@ public:
     void list(std::int64_t before = 0);
     /// End the game for good.
     void close();
-    /// Each `say` and `replay` has a ticket, from 1, refused or not: that of the next one, and that of what the listener hears now
-    /// (0: none), with its turn (0: none yet).
+    /// Each `say` and `replay` has a ticket, refused or not, which no other has in any game: that of the next one, and that of what the
+    /// listener hears now (0: none), with its turn (0: none yet).
     std::int64_t next_ticket() const { return last_ticket_ + 1; }
     std::int64_t ticket() const { return heard_ticket_; }
     std::int64_t turn() const { return heard_turn_; }
@@ -73,6 +75,7 @@ public:
 private:
     friend class Connection;
     void refuse();
+    void fail(const char *code, const char *text, const char *what_to_do);
     void check(ag_result result);
     bool may_play(std::int64_t ticket);
     bool send(const std::string &instruction, const std::string &turn_id, std::int64_t ticket);
@@ -85,7 +88,8 @@ private:
     ag_game game_ = 0;
     ag_request opening_ = 0, branching_ = 0, turn_ = 0, next_turn_ = 0;
     ag_request abandoned_ = 0; // a new game that a picture has replaced before it was open
-    std::int64_t last_ticket_ = 0, heard_ticket_ = 0, heard_turn_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
+    static inline std::int64_t last_ticket_ = 0;
+    std::int64_t heard_ticket_ = 0, heard_turn_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
     bool cancelled_ = false;
     std::string token_, waiting_, waiting_id_;
     std::vector<std::string> offers_;
