@@ -91,10 +91,10 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
             with lock:
                 done["turns"] += 1
 
-        world = bundle.manifest.world
+        world, (each, more) = bundle.manifest.world, divmod(options.turns, options.sessions)
         players = [
-            Player(index, served.port, options.seed, world, share, count, stop, options.game_turns)
-            for index, share in enumerate(_shares(options.turns, options.sessions))
+            Player(index, served.port, options.seed, world, each + (index < more), count, stop, options.game_turns)
+            for index in range(options.sessions)
         ]
         conductor = Conductor(served, players, options.seed, worker_timeout_s)
         struck: list[dict[str, Any]] = []
@@ -183,11 +183,6 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, Any]:
         return {"turns": 0}
     p50, p95 = np.percentile(seconds, (50, 95))
     return {"turns": len(seconds), "p50": round(float(p50), 3), "p95": round(float(p95), 3)}
-
-
-def _shares(turns: int, sessions: int) -> list[int]:
-    """Number of turns per session."""
-    return [turns // sessions + (one < turns % sessions) for one in range(sessions)]
 
 
 def _clip_bytes(bundle: Bundle) -> int:

@@ -59,12 +59,9 @@ def difference(first: str, second: str) -> tuple[str, str] | None:
     unlike = [name for name in one if name in other and one[name] != other[name]]
     if not unlike:
         return None
-    texts = ("; ".join(_field_text(found, name) for name in unlike) for found in (one, other))
+    lead = {name: "" if name == "engines" else f"{name}: " for name in unlike}
+    texts = ("; ".join(f"{lead[name]}{found[name]}" for name in unlike) for found in (one, other))
     return next(texts), next(texts)
-
-
-def _field_text(found: Mapping[str, str], name: str) -> str:
-    return found[name] if name == "engines" else f"{name}: {found[name]}"
 
 
 def _join(value: str | Mapping[str, str]) -> str:

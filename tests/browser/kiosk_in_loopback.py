@@ -64,11 +64,8 @@ def enter_namespace() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         up = struct.pack("16sh14x", b"lo", 1 | 64)  # IFF_UP, IFF_RUNNING
         fcntl.ioctl(any_socket, 0x8914, up)  # SIOCSIFFLAGS
-    assert [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)] == []
-
-
-def _is_up(name: str) -> bool:
-    return Path(f"/sys/class/net/{name}/operstate").read_text().strip() == "up"
+    states = {name: Path(f"/sys/class/net/{name}/operstate").read_text().strip() for _, name in socket.if_nameindex()}
+    assert [name for name, state in states.items() if name != "lo" and state == "up"] == []
 
 
 def wait_for(what: str, check: Callable[[], Any], limit_s: float = 150.0) -> Any:

@@ -258,6 +258,7 @@ def a_full_disk(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
         (a_damaged_shard, "shots-0000.safetensors: cannot be read.*delete it"),
         (no_light_decoder, "no.safetensors: no such file"),
         (without_a_gpu, "without CUDA|GPU"),
+        (lambda bundle, _: ["--work", str(bundle.folder)], "the bundle's own folder"),
         (lambda *_: ["--timesteps", "999,x"], "not timesteps.*a list like 999,319,19"),
         (lambda *_: ["--timesteps", "999,500"], "impossible noise"),
         (lambda *_: ["--teacher", "gentle"], "no plan 'gentle'"),

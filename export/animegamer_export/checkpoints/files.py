@@ -186,7 +186,7 @@ def open_torch(path: Path) -> TensorFile:
         for key, value in loaded.items():
             if key != inner[0]:
                 beside[f"{_name(key)}: {value}" if isinstance(value, (int, float)) else _name(key)] = value
-                beside |= dict.fromkeys(_alphas({f"{_name(key)}": value}))
+                beside |= dict.fromkeys(_alphas({key: value}))
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise _runs_code(path, loaded.named)

@@ -130,7 +130,8 @@ def _free_names(manifest: Manifest) -> dict[str, str]:
 def _remove_left_over(bundle: Bundle) -> None:
     """Removes the files of turbo's parts that the manifest does not name: of an earlier one, or of a killed run."""
     for path in [path for part in OWN.values() for path in bundle.folder.rglob(f"{part}*")]:
-        if path.is_file() and path.relative_to(bundle.folder).as_posix() not in bundle.manifest.files:
+        ours = path.suffix in (".onnx", ".weights") and path.is_file()  # not the trained files, which may lie here, too
+        if ours and path.relative_to(bundle.folder).as_posix() not in bundle.manifest.files:
             remove(path)
 
 

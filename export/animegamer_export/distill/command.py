@@ -64,6 +64,8 @@ def _run(options: argparse.Namespace) -> int:
     bundle, config = open_bundle(options.bundle), EngineConfig.from_arguments(options)
     make_folder(bundle.folder)
     make_folder(options.work)
+    if options.work.samefile(bundle.folder):  # each is locked
+        raise ConfigError("--work is the bundle's own folder", where=options.work, do="choose another folder")
     student, light = options.student, options.light_decoder
     for given, read in ((student, read_student), (light, read_light_decoder)):
         if given is not None:

@@ -69,7 +69,9 @@ class Progress:
             asked = True
             signal.signal(signal.SIGINT, before)
 
-        before = signal.signal(signal.SIGINT, stop_soon)
+        before = signal.getsignal(signal.SIGINT)
+        if before != signal.SIG_IGN:  # as that of a shell's background job
+            signal.signal(signal.SIGINT, stop_soon)
         try:
             for done, found in enumerate(losses, start=1):
                 self.finished += 1
@@ -79,10 +81,11 @@ class Progress:
                 if done == FIRST_REPORT or now - reported > REPORT_EVERY_S or is_last:
                     reported = now
                     self._report(smooth, (now - started) / done)
-                if now - saved > SAVE_EVERY_S or is_last or asked:
+                stop = asked  # once: Ctrl-C may come while this step is saved
+                if now - saved > SAVE_EVERY_S or is_last or stop:
                     self._save()
                     saved = now
-                if asked:
+                if stop:
                     stopped = f"{self.name}: stopped after step {self.finished} of {self.steps}"
                     print(f"{stopped}; run the same command to continue", flush=True)
                     raise KeyboardInterrupt

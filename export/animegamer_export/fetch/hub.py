@@ -173,10 +173,11 @@ def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterato
         do = f"use one listed at {endpoint}/{name}/commits/main"
         raise HubError("the repository has no such revision", where=where, found=short(revision), do=do) from error
     except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        do = f"wait a little, then {AGAIN}" if status == 429 or status >= 500 else PROXY
+        status, said = error.response.status_code, error.response.headers.get("X-Error-Message")  # no proxy's
+        do = f"wait a little, then {AGAIN}" if said or status == 429 or status >= 500 else PROXY
         what, do = PASSWORD if status == 407 else ("the hub refused the request", do)
-        raise HubError(what, where=where, found=f"status {status}", do=do) from error
+        found = f"status {status}" + (f", {short(said)}" if said else "")
+        raise HubError(what, where=where, found=found, do=do) from error
     except errors.OfflineModeIsEnabled as error:
         raise HubError("HF_HUB_OFFLINE disables the network", where=where, do="unset it, and run it again") from error
     except http_error as error:

@@ -70,7 +70,8 @@ def build(job: BuildJob) -> BuildResult:
     try:
         trt = importlib.import_module(job.library)
     except ImportError as error:
-        return BuildResult(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
+        package = "tensorrt-rtx-cu13" if job.library == RTX else "tensorrt"
+        return BuildResult(error=f"{job.library} is not installed ({error}); run: pip install {package}")
     try:
         from .graph import strongly_typed  # needs onnx
 
@@ -139,10 +140,6 @@ def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> Non
         profile.set_shape(tensor.name, *(tuple(end) for end in chosen))
     if dynamic:
         config.add_optimization_profile(profile)
-
-
-def _package(library: str) -> str:
-    return "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
 
 
 def _main() -> int:

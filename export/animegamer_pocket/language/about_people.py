@@ -138,10 +138,6 @@ def _absent_acts(story: Story, template: str) -> Asked | None:
     return Asked(Filling({"a": a, "c": c}, {"m": motion}), people, motion)
 
 
-def _crowd(story: Story, template: str) -> Asked | None:
-    return Asked(Filling(), notes=("crowd",), without=("motion",))
-
-
 def _said(story: Story, template: str) -> Asked | None:
     came = [name for name in story.shown if story.earlier is None or name not in story.earlier.characters]
     if len(story.shown) == 1:
@@ -189,7 +185,7 @@ CLASSES: Classes = {
     "but_leaves": (3, "pair", _but_leaves),
     "absent": (8, "later", _absent),
     "absent_acts": (4, "any", _absent_acts),
-    "crowd": (2, "later", _crowd),
+    "crowd": (2, "later", lambda story, template: Asked(Filling(), notes=("crowd",), without=("motion",))),
     "said": (4, "later", _said),
     "wrong_person": (2, "any", _wrong_person),
     "three_first": (2, "any", _three_first),

@@ -32,16 +32,15 @@ def find(name_or_path: str | Path) -> Path:
         places = [as_path(name)]
     except ValueError as error:
         raise BundleNotFoundError(f"no bundle {short(name)}", found=str(error), do="give a name or a folder") from error
-    if not _is_path(name):
+    if not (os.sep in name or "/" in name or name in (".", "..")):
         for root in _roots():
             places += [root / name, *([root] if root.name == name else [])]
     for place in places:
         if is_file(place / MANIFEST):
             return place
     looked = ", ".join(str(place) for place in places)
-    inside = [
-        file.parent for place in places for way in ("*", "snapshots/*") for file in place.glob(f"{way}/{MANIFEST}")
-    ]
+    around = [one for place in places for one in (*_entries(place), *_entries(place / "snapshots"))]
+    inside = [one for one in around if is_file(one / MANIFEST)]
     raise BundleNotFoundError(
         f"no bundle {name!r}",
         found=f"no {MANIFEST} in {looked}",
@@ -59,10 +58,6 @@ def list_bundles() -> dict[str, Path]:
             if is_file(folder / MANIFEST):
                 bundles.setdefault(folder.name, folder)
     return bundles
-
-
-def _is_path(name: str) -> bool:
-    return os.sep in name or "/" in name or name in (".", "..")
 
 
 def _roots() -> list[Path]:

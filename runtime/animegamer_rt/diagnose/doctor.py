@@ -43,7 +43,7 @@ SECTIONS = {"broken": "Broken: required for playing", "ok": "Found", "limited": 
 def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     """Print the verdict and its reasons; 1 if playing cannot work, else 0."""
     checks = list(run_checks(bundle_name))
-    can_play = _can_play(checks)
+    can_play = all(check.state != "broken" for check in checks)
     code = 0 if can_play else CANNOT_PLAY
     if as_json:
         record = {"can_play": can_play, "verdict": verdict(checks), "findings": list(map(asdict, checks))}
@@ -61,10 +61,6 @@ def print_sections(checks: Sequence[CheckResult], titles: Mapping[str, str], con
         if chosen:
             console.print(Text(f"\n{title}", "bold"))
             _print_checks(chosen, console)
-
-
-def _can_play(checks: Sequence[CheckResult]) -> bool:
-    return all(check.state != "broken" for check in checks)
 
 
 def verdict(checks: Sequence[CheckResult]) -> str:

@@ -83,7 +83,7 @@ class LiveGame:
         try:
             return self._turn(self._words.instruction(first))
         except InstructionError:
-            if first:
+            if first:  # nothing is shown that could stay
                 raise
             return None
 

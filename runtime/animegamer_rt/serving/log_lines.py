@@ -6,6 +6,7 @@ import logging
 import select
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TextIO
 
 PIECE = 1000
@@ -19,13 +20,11 @@ class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # t
         super().__init__(stream)
         self._left_out = 0
         self._writable: Callable[[int], object] = lambda milliseconds: True
-        try:
-            if sys.platform != "win32":  # which cannot poll a pipe
+        if sys.platform != "win32":  # which cannot poll a pipe
+            with suppress(OSError, ValueError):  # closed, or not a file
                 poller = select.poll()
                 poller.register(stream.fileno(), select.POLLOUT)
                 self._writable = poller.poll
-        except (OSError, ValueError):  # closed, or not a file
-            return
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line, as far as the stream accepts it now."""

@@ -181,12 +181,13 @@ def export(server: SimulatedServer, game: Game, end: str = "finished", **fields:
     return folder
 
 
-def test_a_sweep_empties_a_log_that_is_long(server: SimulatedServer, tmp_path: Path) -> None:
-    for name, size in (("worker.log", 2**24), ("worker-2.log", 2**24 + 1)):
+def test_a_sweep_empties_our_logs_that_are_long(server: SimulatedServer, tmp_path: Path) -> None:
+    sizes = {"worker.log": 2**24, "worker-2.log": 2**24 + 1, "ray.log": 2**24 + 1, "mine.log": 2**24 + 1}
+    for name, size in sizes.items():
         (tmp_path / name).touch()
         os.truncate(tmp_path / name, size)
     server.storage.sweep([], server.now)
-    assert [(tmp_path / name).stat().st_size for name in ("worker.log", "worker-2.log")] == [2**24, 0]
+    assert [(tmp_path / name).stat().st_size for name in sizes] == [2**24, 0, 0, 2**24 + 1]
 
 
 def test_a_game_keeps_its_newest_exports_as_long_as_it_is_there(

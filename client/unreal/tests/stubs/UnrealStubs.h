@@ -210,7 +210,6 @@ public:
 	virtual void StubReferences(FStubVisitor& Visitor) { Visitor(Outer); }
 	template <typename T> T* GetTypedOuter() const { return static_cast<T*>(Outer); }
 	void AddToRoot() { bRoot = true; }
-	void RemoveFromRoot() { bRoot = false; }
 	UObject* Outer = nullptr;
 	bool bRoot = false;
 };

@@ -30,6 +30,8 @@ from .options import ServeOptions
 
 EXPORTS, PARTIAL = "exports", ".partial"
 """Exported games are `exports/SESSION-N` in the state folder, with N counted up from 1. Unfinished ones are hidden."""
+LOGS = ("worker.log", "worker-*.log", "ray.log")
+"""Of other processes, in the state folder; another log there is somebody else's."""
 EXPORTS_KEPT = 3
 """Exported games kept per session. Beyond that the oldest is deleted: nobody can fill the disk."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
@@ -178,9 +180,10 @@ class Storage:
         in_use: sessions to leave alone. now: of the monotonic clock.
         """
         release_free()
-        for path in _found(self._exports.parent, "*.log"):
-            with contextlib.suppress(OSError):
-                open_log(path).close()  # emptied if it is long
+        for pattern in LOGS:
+            for path in _found(self._exports.parent, pattern):
+                with contextlib.suppress(OSError):
+                    open_log(path).close()  # emptied if it is long
         self.remove_all()
         self._sweep_at = now + SWEEP_S
         try:
