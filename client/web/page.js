@@ -112,7 +112,7 @@ const game = new Game(connection, {
     const undoes = error?.code === "undo" && view.turns > 0;
     const vain = run.active && run.lives && error?.code === "not_understood"; // other words follow
     if (error) refused(error, again || undoes ? "" : instruction);
-    if (vain && view.asked.quiet) say(() => t("lives"));
+    if (vain && view.asked?.quiet) say(() => t("lives"));
     if (undoes) undo();
     view.before = null;
     if (again) run.rest(instruction && view.asked);
