@@ -57,9 +57,9 @@ class LiveGame:
         self._keep()
 
     def asked(self, text: str) -> Clip | None:
-        """None if the text took the last asked turn back, or the player left before the turn was finished.
+        """None if the player left before the turn was finished.
 
-        Raises as `PlayedGame.stream`.
+        Raises as `PlayedGame.stream`; InstructionError also to tell that the text took the last asked turn back.
         """
         try:
             clip = self._turn(text)
@@ -68,7 +68,8 @@ class LiveGame:
                 raise
             self._played.go_back(self._kept)
             self._played.undo()
-            clip = None
+            self._keep()
+            raise InstructionError(f"turn {self._played.next_turn} is taken back", code="undo") from None
         self._keep()
         return clip
 

@@ -181,7 +181,7 @@ class Terminal:
         self._print(line, "dim", prose=True)
 
     def refused(self, error: AnimeGamerError) -> None:
-        lead, style = ("  ", "yellow") if error.code == "not_understood" else ("error: ", "red")
+        lead, style = ("  ", "yellow") if error.code in ("not_understood", "undo") else ("error: ", "red")
         self._print(f"{lead}{error}", style, prose=True)
 
     def undone(self, turn: int, character: CharacterState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
@@ -123,10 +124,11 @@ def test_clips_follow_each_other_and_a_sentence_comes_with_the_next(played: Play
     assert kept(played)[: len(texts)] == texts
 
 
-def test_undo_takes_the_last_sentence_back_and_waits_no_longer(played: PlayedGame) -> None:
+def test_undo_takes_the_last_sentence_back_and_says_so(played: PlayedGame) -> None:
     scripted = live(played, {3.0: "Tobo waves", 9.0: "undo", 20.0: None})
     assert "Tobo waves" not in kept(played)
-    assert scripted.waiting == "" and not scripted.refusals
+    assert scripted.waiting == "" and len(scripted.refusals) == 1
+    assert re.fullmatch(r"turn \d+ is taken back", scripted.refusals[0])
 
 
 def test_quiet_words_of_which_nothing_is_drawn_make_way_for_others(
