@@ -171,7 +171,7 @@ def test_a_decoder_of_another_scale_is_refused_and_the_right_one_added(
     colours = torch.arange(3), torch.tensor([False])
     frames = [pixels(right(clip[0] / scale)[0], *colours).numpy() for clip in clips]
     add._require_likeness(right, clips, frames, file)
-    with pytest.raises(AnimeGamerError, match="draws other pictures.*at least 25 dB.*in another scale"):
+    with pytest.raises(AnimeGamerError, match="draws other pictures.*at least 25 dB.*another model or scale"):
         add._require_likeness(wrong, clips, frames, file)
     assert isinstance(files.read_light_decoder(file, bundle), TinyDecoder)
 
