@@ -191,12 +191,10 @@ def quality_table(manifest: Mapping[str, Any]) -> str:
     if not plans:
         return "Nothing was measured yet.\n"
     lines = [_line(["what", *plans, "goal"]), _line(["---"] * (len(plans) + 2))]
+    own_vae = [VAE in manifest["plans"][plan]["parts"] for plan in plans]
     for what, keys, goal in VAE_QUALITY:
-        value, light = (
-            _measured(quality["vae"], keys, goal),
-            [VAE in manifest["plans"][plan]["parts"] for plan in plans],
-        )
-        lines.append(_line([what, *("-" if own else value for own in light), _goal(goal)]))
+        value = _measured(quality["vae"], keys, goal)
+        lines.append(_line([what, *("-" if own else value for own in own_vae), _goal(goal)]))
     for what, keys, goal in QUALITY:
         lines.append(_line([what, *[_measured(quality[plan], keys, goal) for plan in plans], _goal(goal)]))
     judged = quality[plans[0]]
